@@ -1,0 +1,43 @@
+# Two commands need nothing but Python 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test test-all check format clean
+
+demo: $(VENV)/demo-installed
+	$(BIN)/bayesattn demo
+
+test: check
+	$(BIN)/python -m pytest
+
+test-all: check
+	$(BIN)/python -m pytest -m ""
+
+check: $(VENV)/test-installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/test-installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"bayesattn needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=python3.11"'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo-installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing bayesattn and what the demo needs into $(VENV) (once, a few minutes) ..."
+	$(PIP) -e '.[experiments]'
+	@touch $@
+
+$(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
+	$(PIP) -e '.[experiments,dev]'
+	@touch $@

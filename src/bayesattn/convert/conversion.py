@@ -1,0 +1,88 @@
+"""`convert` and `revert`: one call for every library that has an adapter."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from torch import nn
+
+from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.selection import Where, select
+from bayesattn.convert.torch import TorchAdapter
+from bayesattn.posteriors import Posterior
+
+Model = TypeVar("Model", bound=nn.Module)
+
+ADAPTERS: list[Adapter] = [TorchAdapter()]
+
+
+def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
+    """Make the attention of `model` Bayesian, in place, and return the model.
+
+    Weights, state-dict keys, hooks and the module objects stay as they are; each chosen layer gets a copy of `posterior` with
+    parameters of its own (a layer that the model uses several times gets one). With `Softmax()` the outputs are the original's.
+
+    Args:
+        model: any model made of `torch.nn.MultiheadAttention`, such as `nn.TransformerEncoder`.
+        posterior: the distribution of the attention weights.
+        where: which layers: None (all), a predicate of (name, layer), an index, "last 2 layers", a name or a pattern such as
+            "encoder.*", or a list of indices or names.
+
+    >>> import torch, bayesattn as ba
+    >>> layer = torch.nn.TransformerEncoderLayer(16, 2, batch_first=True)
+    >>> model = ba.convert(torch.nn.TransformerEncoder(layer, 3), ba.Weibull(k=10.0), where="last 2 layers")
+    >>> [type(layer.self_attn).__module__.split(".")[0] for layer in model.layers]
+    ['torch', 'bayesattn', 'bayesattn']
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"posterior must be a Posterior such as ba.Weibull(k=10.0), got {posterior!r} of type {type(posterior).__name__}."
+        )
+    owners: dict[str, Adapter] = {}
+    layers: dict[str, nn.Module] = {}
+    for adapter in ADAPTERS:
+        found = adapter.find(model)
+        layers.update(found)
+        owners.update(dict.fromkeys(found, adapter))
+    if not layers:
+        raise ValueError(_nothing_found(model))
+    chosen = select(layers, where)
+    if where is None:
+        refused = {name: reason for adapter in ADAPTERS for name, reason in adapter.unsupported(model).items()}
+        if refused:
+            name, reason = next(iter(refused.items()))
+            raise ValueError(
+                f"{len(refused)} attention layer(s) cannot be converted, the first is {name!r}: {reason}. Choose the others with where=."
+            )
+    for name, layer in chosen.items():
+        owners[name].convert_layer(layer, posterior)
+    for adapter in ADAPTERS:
+        adapter.after_conversion(model)
+    return model
+
+
+def revert(model: Model) -> Model:
+    """Undo `convert`, in place: the trained weights stay, the posteriors go."""
+    converted = [(adapter, layer) for adapter in ADAPTERS for layer in adapter.find_converted(model).values()]
+    if not converted:
+        raise ValueError(f"{type(model).__name__} has no converted attention layer: there is nothing to revert.")
+    for adapter, layer in converted:
+        adapter.revert_layer(layer)
+    for adapter in ADAPTERS:
+        adapter.after_reversion(model)
+    return model
+
+
+def _nothing_found(model: nn.Module) -> str:
+    if any(adapter.find_converted(model) for adapter in ADAPTERS):
+        return f"All attention layers of {type(model).__name__} are converted already: call ba.revert(model) first."
+    for adapter in ADAPTERS:
+        for name, reason in adapter.unsupported(model).items():
+            return f"No attention layer of {type(model).__name__} can be converted: {name!r}: {reason}."
+    kinds = ", ".join(adapter.name for adapter in ADAPTERS)
+    return (
+        f"{type(model).__name__} has no attention layer that can be converted. Known are the attention layers of: {kinds}. "
+        "Write your own attention with ba.attend, or use a layer of ba.nn."
+    )

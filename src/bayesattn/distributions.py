@@ -1,0 +1,123 @@
+"""What torch.distributions lacks: Gamma draws and KLs in log space, and KL(Weibull ‖ Gamma).
+
+Everything takes the logarithm of the concentration, because that is what attention has (log a + log softmax)
+and because concentrations below 1e-38 and their draws have no float32 representation, while their logarithms do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.distributions import Gamma, Weibull
+from torch.distributions.kl import register_kl
+
+from bayesattn.annotations import Float
+
+EULER_GAMMA = 0.5772156649015329
+SMALLEST_LOG_CONCENTRATION = math.log(1e-20)
+"""Concentrations below this are treated as this: the draws' logarithms and their gradients stay finite."""
+
+
+def log_exponential(like: Float[Tensor, "*shape"], generator: torch.Generator | None = None) -> Float[Tensor, "*shape"]:
+    """log E with E ~ Exponential(1), of the shape, dtype and device of `like`.
+
+    The draw is clamped to the smallest normal number, so its logarithm is never -inf.
+    """
+    draw = torch.empty_like(like).exponential_(generator=generator)
+    return draw.clamp_min(torch.finfo(like.dtype).tiny).log()
+
+
+def log_gamma_rsample(
+    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | None = None
+) -> Float[Tensor, "*shape"]:
+    """log X with X ~ Gamma(exp(log_concentration), 1), with pathwise gradients.
+
+    The boost identity Gamma(a) = Gamma(a + 1) · U^(1/a) in logarithms,
+
+        log X = log G + log(U) / a,    G ~ Gamma(a + 1),  -log U ~ Exponential(1),
+
+    is exact for every a. The gradient is the implicit one of G plus the explicit one of log(U) / a. In float32 a
+    direct Gamma draw underflows for a < 0.1 and is clamped, so that all small draws tie; this one does not.
+
+    >>> import torch
+    >>> _ = torch.manual_seed(0)
+    >>> bool(log_gamma_rsample(torch.full((1000,), -12.0)).isfinite().all())
+    True
+    """
+    log_a = log_concentration.clamp_min(SMALLEST_LOG_CONCENTRATION)
+    a = log_a.exp()
+    boosted = torch._standard_gamma(a + 1.0, generator=generator)
+    tiny = torch.finfo(a.dtype).tiny
+    exponential = torch.empty_like(a).exponential_(generator=generator)
+    return boosted.clamp_min(tiny).log() - exponential / a
+
+
+def approximate_log_gamma_rsample(
+    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | None = None
+) -> Float[Tensor, "*shape"]:
+    """log of the inverse-CDF approximation X = (U · a · Gamma(a))^(1/a) (Joo et al. 2020).
+
+    Good for a < 1 only: for larger a its variance is far too small (a quarter at a = 10). Kept because the thesis
+    uses it; `log_gamma_rsample` is exact at the same price.
+    """
+    log_a = log_concentration.clamp_min(SMALLEST_LOG_CONCENTRATION)
+    a = log_a.exp()
+    exponential = torch.empty_like(a).exponential_(generator=generator)
+    return (torch.lgamma(a + 1.0) - exponential) / a
+
+
+def log_gamma_function(log_a: Tensor) -> Tensor:
+    """lgamma(exp(log_a)) for any log_a: lgamma(a) = lgamma(a + 1) - log a, so nothing overflows as a → 0."""
+    return torch.lgamma(log_a.exp() + 1.0) - log_a
+
+
+def gamma_kl(log_q: Float[Tensor, "..."], log_p: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """KL(Gamma(q, 1) ‖ Gamma(p, 1)) of each element, from log concentrations.
+
+    lgamma(p) - lgamma(q) + (q - p) psi(q), with psi(q) = psi(q + 1) - 1/q written out so that it holds as q → 0.
+    Summed over the keys of a row it is the multi-Gamma KL of the thesis, an upper bound of the Dirichlet's:
+
+        KL_multi-Gamma(q ‖ p) = KL_Dirichlet(q ‖ p) + KL_Gamma(Σ q ‖ Σ p).
+    """
+    log_q = log_q.clamp_min(SMALLEST_LOG_CONCENTRATION)
+    q, p = log_q.exp(), log_p.exp()
+    ratio = (log_p - log_q).exp()
+    return log_gamma_function(log_p) - log_gamma_function(log_q) + (q - p) * torch.digamma(q + 1.0) - 1.0 + ratio
+
+
+def weibull_gamma_kl(
+    k: float, log_mean: Float[Tensor, "..."], log_alpha: Float[Tensor, "..."], beta: float
+) -> Float[Tensor, "..."]:
+    """KL(Weibull ‖ Gamma(alpha, rate beta)) of each element, the Weibull of shape k given by the log of its mean.
+
+        gamma_E alpha/k - alpha log(lambda) + log k + beta · mean - gamma_E - 1 - alpha log(beta) + lgamma(alpha)
+
+    with log lambda = log_mean - lgamma(1 + 1/k) and gamma_E Euler's constant. Correct for every k > 0, alpha > 0, beta > 0.
+    """
+    alpha = log_alpha.exp()
+    log_scale = log_mean - math.lgamma(1.0 + 1.0 / k)
+    per_alpha = EULER_GAMMA / k - log_scale - math.log(beta)
+    constant = math.log(k) - EULER_GAMMA - 1.0
+    return alpha * per_alpha + beta * exp_with_linear_tail(log_mean) + log_gamma_function(log_alpha) + constant
+
+
+def exp_with_linear_tail(x: Tensor, limit: float = 60.0) -> Tensor:
+    """exp(x) up to `limit`, its tangent beyond: finite with a finite, restoring gradient however large x is."""
+    return x.clamp_max(limit).exp() * (1.0 + (x - limit).clamp_min(0.0))
+
+
+def square_with_linear_tail(x: Tensor, limit: float = 1e15) -> Tensor:
+    """x² up to |x| = `limit`, its tangent beyond: finite with a finite, restoring gradient however large x is."""
+    inner = x.clamp(-limit, limit)
+    return inner * (2.0 * x - inner)
+
+
+@register_kl(Weibull, Gamma)
+def _kl_weibull_gamma(p: Weibull, q: Gamma) -> Tensor:
+    """Registered for `torch.distributions.kl_divergence`; parameters broadcast."""
+    k = p.concentration
+    constant = k.log() - EULER_GAMMA - 1.0
+    per_alpha = EULER_GAMMA / k - p.scale.log() - q.rate.log()
+    return q.concentration * per_alpha + q.rate * p.mean + torch.lgamma(q.concentration) + constant

@@ -1,0 +1,6 @@
+"""Drop-in modules with random attention weights."""
+
+from bayesattn.nn.additive import AdditiveAttention
+from bayesattn.nn.multihead import MultiheadAttention
+
+__all__ = ["AdditiveAttention", "MultiheadAttention"]

@@ -1,0 +1,153 @@
+"""The objective: the negative ELBO of a batch, and the schedules of its KL weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bayesattn import checks
+from bayesattn.annotations import Float
+from bayesattn.latents import Latents, LocalTerm
+
+KLReduction = Literal["sum", "mean", "per_query", "per_token"]
+Schedule = Callable[[int], float]
+
+_REDUCTIONS = ("sum", "mean", "per_query", "per_token")
+
+
+@dataclass(frozen=True)
+class Elbo:
+    """The loss and, apart, its parts: loss = nll + kl_weight · (local_kl + global_kl).
+
+    All are means over the batch; `global_kl` is already divided by the size of the data set.
+    """
+
+    loss: Float[Tensor, ""]
+    nll: Float[Tensor, ""]
+    local_kl: Float[Tensor, ""]
+    global_kl: Float[Tensor, ""]
+    kl_weight: float
+
+    def backward(self) -> None:
+        """`self.loss.backward()`."""
+        self.loss.backward()
+
+
+def elbo(
+    nll: Float[Tensor, "batch ..."],
+    latents: Latents | None,
+    *,
+    dataset_size: int | None = None,
+    kl_weight: float = 1.0,
+    kl_reduction: KLReduction = "sum",
+) -> Elbo:
+    """The negative ELBO of a batch, for each example: NLL + kl_weight · (local KL + global KL / dataset_size).
+
+    Args:
+        nll: negative log-likelihood of each example, that is `reduction="none"`. Further dimensions (the tokens of a
+            sequence) are summed: padded positions must hold 0, as `ignore_index` gives.
+        latents: what `record()` collected. None for a deterministic model, whose loss is the NLL.
+        dataset_size: number of training examples; needed if there are global terms.
+        kl_weight: factor of the KL, from a schedule.
+        kl_reduction: how the local KL of one example is formed from its elements (head, query, key) and layers.
+            "sum" (default) is the ELBO. "mean" averages over elements and layers, as the reference code of BAM does:
+            its KL is smaller by heads · queries · keys · layers. "per_query" averages over the rows (head, query) and the
+            layers, "per_token" averages over query positions and sums heads and layers. All leave masked pairs and padded queries out.
+
+    >>> import torch, bayesattn as ba
+    >>> attention = ba.nn.MultiheadAttention(16, 2, batch_first=True, posterior=ba.Weibull(k=10.0))
+    >>> x = torch.randn(3, 5, 16)
+    >>> with ba.record() as latents:
+    ...     output, _ = attention(x, x, x)
+    >>> loss = ba.elbo(output.square().mean((1, 2)), latents, kl_weight=0.1)
+    >>> loss.backward()
+    """
+    checks.one_of("kl_reduction", kl_reduction, _REDUCTIONS)
+    checks.finite("kl_weight", kl_weight)
+    if nll.dim() == 0:
+        raise ValueError("nll must hold one value for each example, got a scalar: compute it with reduction='none'.")
+    per_example = nll.flatten(1).sum(1) if nll.dim() > 1 else nll
+    mean_nll = per_example.mean()
+    local_kl, global_kl = torch.zeros_like(mean_nll), torch.zeros_like(mean_nll)
+    if latents is not None:
+        _check_recorded(latents, mean_nll)
+        if latents.local_terms:
+            summed = latents.local_kl  # also checks that all terms are of one batch
+            reduced = summed if kl_reduction == "sum" else _reduce(latents.local_terms, kl_reduction)
+            if reduced.shape != per_example.shape:
+                raise ValueError(
+                    f"nll has {per_example.shape[0]} examples, the recorded KL has {reduced.shape[0]}: both must come from the same batch."
+                )
+            local_kl = reduced.mean()
+        if latents.global_terms:
+            if dataset_size is None:
+                raise ValueError(
+                    "The model has latents of the whole data set: pass dataset_size=, the number of training examples."
+                )
+            global_kl = latents.global_kl / checks.whole("dataset_size", dataset_size)
+    loss = mean_nll + kl_weight * (local_kl + global_kl)
+    return Elbo(loss, mean_nll.detach(), local_kl.detach(), global_kl.detach(), float(kl_weight))
+
+
+def constant(weight: float = 1.0) -> Schedule:
+    """The same weight at every step."""
+    checks.finite("weight", weight)
+    return lambda step: weight
+
+
+def linear(steps: int, start: float = 0.0, end: float = 1.0) -> Schedule:
+    """From `start` to `end` in `steps` steps, `end` from then on.
+
+    >>> linear(10)(5)
+    0.5
+    """
+    checks.whole("steps", steps)
+    return lambda step: start + (end - start) * min(max(step, 0) / steps, 1.0)
+
+
+def sigmoid(rho: float) -> Schedule:
+    """sigmoid(rho · step): the schedule of BAM. It starts at 0.5, and does not overflow as the reference's does.
+
+    >>> sigmoid(0.1)(0)
+    0.5
+    """
+    checks.positive("rho", rho)
+    return lambda step: 1.0 / (1.0 + math.exp(-min(rho * max(step, 0), 700.0)))
+
+
+def cyclic(period: int, ramp: float = 0.5) -> Schedule:
+    """From 0 to 1 in the first part `ramp` of every period, then 1 until the period ends.
+
+    >>> [cyclic(4)(step) for step in range(6)]
+    [0.0, 0.5, 1.0, 1.0, 0.0, 0.5]
+    """
+    checks.whole("period", period)
+    if not 0 < ramp <= 1:
+        raise ValueError(f"ramp must lie in (0, 1], got {ramp!r}: it is the rising part of each period.")
+    return lambda step: min((step % period) / (ramp * period), 1.0)
+
+
+def _check_recorded(latents: Latents, mean_nll: Tensor) -> None:
+    if len(latents) == 0:
+        raise ValueError(
+            "latents is empty: nothing Bayesian ran inside `with ba.record() as latents:`. Convert the model (ba.convert), or pass "
+            "latents=None for a deterministic one."
+        )
+    terms = [*latents.local_terms, *latents.global_terms]
+    if mean_nll.requires_grad and not all(term.with_gradient for term in terms):
+        raise ValueError(
+            "The nll has a gradient, but a KL term was recorded with gradients off, so it would not be trained. "
+            "With gradient checkpointing, pass use_reentrant=False; else look for torch.no_grad() around a layer."
+        )
+
+
+def _reduce(terms: list[LocalTerm], reduction: str) -> Tensor:
+    if reduction == "per_token":
+        return torch.stack([term.kl / term.tokens.clamp_min(1) for term in terms]).sum(0)
+    counts = [term.elements if reduction == "mean" else term.rows for term in terms]
+    return torch.stack([term.kl / count.clamp_min(1) for term, count in zip(terms, counts, strict=True)]).mean(0)

@@ -1,0 +1,78 @@
+"""The contract of a posterior: scores in, random log weights out, a KL on the side."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from bayesattn import checks
+from bayesattn.annotations import Float
+from bayesattn.configurable import Configurable
+from bayesattn.latents import is_sampling
+from bayesattn.rows import Rows
+
+
+class Posterior(Configurable, nn.Module, ABC):
+    """A distribution q(S | scores) of unnormalised attention weights S; the attention is W = S / Σ S over the keys.
+
+    A posterior is written once and works everywhere. It implements
+
+        log_sample(scores, rows) → log S    differentiable; a constant for each row may be left out, W does not change
+        kl(scores, keys, rows)   → [batch]  the KL to its prior, summed over everything that `rows` counts
+
+    and inherits `log_mean(scores) → scores`, the point estimate of the papers, E[S] ∝ exp(scores).
+    Scores come in float32 or better, finite, with additive masks already added and 0 at masked places; `rows` has the sums.
+
+    An instance is a template: its constructor takes hyper-parameters only. `bind(num_heads, head_dim)` gives a copy with the
+    learned parameters of one layer; `ba.convert` and the modules of `ba.nn` do that. One without parameters needs no binding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads: int | None = None
+
+    def bind(self, *, num_heads: int, head_dim: int) -> Self:
+        """A copy with fresh parameters for one layer."""
+        checks.whole("num_heads", num_heads)
+        checks.whole("head_dim", head_dim)
+        bound = copy.deepcopy(self)
+        bound.num_heads = num_heads
+        bound._make_parameters(num_heads, head_dim)
+        return bound
+
+    def _make_parameters(self, num_heads: int, head_dim: int) -> None:
+        """Make what depends on the layer's sizes."""
+
+    @property
+    def needs_binding(self) -> bool:
+        """Whether parameters are still to be made."""
+        return False
+
+    @property
+    def samples(self) -> bool:
+        """Whether the weights are drawn now (training, or a `sampling()` block) or are the point estimate (eval)."""
+        return self.training or is_sampling()
+
+    def check_bound(self) -> None:
+        """Raise if parameters are still to be made."""
+        if self.needs_binding:
+            raise ValueError(
+                f"{type(self).__name__} has parameters of a layer's size that have not been made: use "
+                "posterior.bind(num_heads=..., head_dim=...), or give it to ba.convert or a module of ba.nn, which do so."
+            )
+
+    @abstractmethod
+    def log_sample(self, scores: Float[Tensor, "..."], rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+        """log S, up to a constant for each row."""
+
+    def log_mean(self, scores: Float[Tensor, "..."]) -> Tensor:
+        """log E[S], up to a constant for each row."""
+        return scores
+
+    @abstractmethod
+    def kl(self, scores: Float[Tensor, "..."], keys: Tensor, rows: Rows) -> Float[Tensor, " batch"]:
+        """KL(q ‖ prior) of each example."""

@@ -1,0 +1,33 @@
+"""No noise: ordinary attention."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from bayesattn.configurable import register
+from bayesattn.posteriors.base import Posterior
+from bayesattn.rows import Rows
+
+
+@register
+class Softmax(Posterior):
+    """The posterior with no noise: log S = scores, W = softmax(scores), KL = 0.
+
+    Attention with it is `F.scaled_dot_product_attention`, and a model converted with it is the original.
+
+    >>> import torch, bayesattn as ba
+    >>> q = torch.randn(2, 4, 5, 8)
+    >>> ours = ba.attend(q, q, q, ba.Softmax())
+    >>> torch.allclose(ours, torch.nn.functional.scaled_dot_product_attention(q, q, q), atol=1e-5)
+    True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+        return scores
+
+    def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        return rows.total_of_rows(scores.new_zeros(()))

@@ -1,0 +1,73 @@
+"""Weibull weights (Bayesian Attention Modules, Fan et al. 2020)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bayesattn import checks
+from bayesattn.configurable import register
+from bayesattn.distributions import log_exponential, weibull_gamma_kl
+from bayesattn.posteriors.base import Posterior
+from bayesattn.priors import GammaFamily, GammaPrior
+from bayesattn.rows import Rows
+
+
+@register
+class Weibull(Posterior):
+    """S ~ Weibull(shape k, scale exp(scores) / Gamma(1 + 1/k)), so that E[S] = exp(scores); prior Gamma(alpha, rate beta).
+
+        log S = scores + log(E) / k,    E ~ Exponential(1)
+        KL    = Σ gamma_E alpha/k - alpha log(lambda) + log k + beta E[S] - gamma_E - 1 - alpha log(beta) + lgamma(alpha)
+
+    over the pairs that count; lambda is the scale, gamma_E Euler's constant. k → ∞ is softmax, k = 1 very noisy.
+    E[S] is matched, E[W] is not exactly softmax(scores): the point estimate of eval mode is a plug-in, as in the paper.
+
+    Args:
+        k: shape, fixed, the same for all layers and heads (the papers: 1 to 2000).
+        prior: `GammaPrior` (fixed, BAM-WF; default alpha = beta = 1) or `ContextualGamma` (from the keys, BAM-WC).
+        kl_scores: what the KL takes for log E[S]. "normalised" (default): log softmax(scores), as in the released code.
+            "raw": the scores, as the paper prints it. Both are true KLs, of S and of S times a constant for each row, and
+            give the same W. The default is invariant to a shift of the scores, as attention is, lies on the scale of the
+            contextual prior, and cannot overflow; "raw" also pins the absolute scale of the logits: its gradient is
+            beta exp(scores) - alpha (above scores of 60, exp is continued by its tangent).
+
+    >>> import torch, bayesattn as ba
+    >>> posterior = ba.Weibull(k=10.0, prior=ba.ContextualGamma(beta=0.01, hidden=5)).bind(num_heads=4, head_dim=8)
+    >>> q = torch.randn(2, 4, 5, 8)
+    >>> with ba.record() as latents:
+    ...     output = ba.attend(q, q, q, posterior, is_causal=True)
+    >>> output.shape, latents.local_kl.shape
+    (torch.Size([2, 4, 5, 8]), torch.Size([2]))
+    """
+
+    def __init__(
+        self,
+        k: float = 10.0,
+        prior: GammaFamily | None = None,
+        kl_scores: Literal["normalised", "raw"] = "normalised",
+    ):
+        super().__init__()
+        self.k = checks.positive("k", k, "It is the shape of the Weibull distribution; large values mean little noise.")
+        if prior is not None and not isinstance(prior, GammaFamily):
+            raise TypeError(f"prior of Weibull must be GammaPrior or ContextualGamma, got {type(prior).__name__}.")
+        self.prior = GammaPrior() if prior is None else prior
+        self.kl_scores = checks.one_of("kl_scores", kl_scores, ("normalised", "raw"))
+
+    def _make_parameters(self, num_heads: int, head_dim: int) -> None:
+        self.prior.bind(head_dim)
+
+    @property
+    def needs_binding(self) -> bool:
+        return self.prior.needs_binding
+
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+        return scores + log_exponential(scores, generator) / self.k
+
+    def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        log_mean = rows.log_softmax(scores) if self.kl_scores == "normalised" else scores
+        return rows.total_of_pairs(
+            weibull_gamma_kl(self.k, log_mean, self.prior.log_alpha(keys, rows), self.prior.beta)
+        )

@@ -1,0 +1,289 @@
+"""Predictions that know when they do not know: many sampled passes, folded into the batch, and what they say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from bayesattn import checks, metrics
+from bayesattn.annotations import Float
+from bayesattn.latents import sampling
+
+Likelihood = Literal["categorical", "gaussian", "values"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Sampled outputs, [samples, batch, ...], and their summary. `interval` holds for the quantity that was predicted."""
+
+    samples: Float[Tensor, "samples batch *event"]
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the predictive distribution."""
+        return self.samples.mean(0)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of the predictive distribution."""
+        return self.samples.var(0, correction=0)
+
+    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
+        """Central interval that holds `level` of the predictive distribution."""
+        lower, upper = self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+        return lower, upper
+
+    def quantile(self, level: float) -> Tensor:
+        """Quantile of the predictive distribution."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie in (0, 1), got {level!r}.")
+        return self.samples.float().quantile(level, dim=0)
+
+
+@dataclass(frozen=True)
+class CategoricalPrediction(Prediction):
+    """Sampled logits, [samples, batch, ..., classes]; `mean` holds the predictive probabilities."""
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Class probabilities of each sample."""
+        return self.samples.float().softmax(-1)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probabilities.mean(0)
+
+    @property
+    def variance(self) -> Tensor:
+        """Variance of each class probability over the samples."""
+        return self.probabilities.var(0, correction=0)
+
+    @property
+    def label(self) -> Tensor:
+        """The class of highest predictive probability."""
+        return self.mean.argmax(-1)
+
+    @property
+    def entropy(self) -> Tensor:
+        """Entropy of the predictive distribution: all that is uncertain."""
+        return metrics.predictive_entropy(self.probabilities)
+
+    @property
+    def expected_entropy(self) -> Tensor:
+        """Mean entropy of the samples: what stays uncertain when the latents are known."""
+        return metrics.expected_entropy(self.probabilities)
+
+    @property
+    def mutual_information(self) -> Tensor:
+        """What knowing the latents would tell: `entropy - expected_entropy`."""
+        return metrics.mutual_information(self.probabilities)
+
+    def log_prob(self, labels: Tensor) -> Tensor:
+        """log of the predictive probability of `labels`, averaged over samples before the logarithm."""
+        per_sample = self.samples.float().log_softmax(-1)
+        picked = per_sample.gather(-1, labels.expand(per_sample.shape[:-1]).unsqueeze(-1)).squeeze(-1)
+        return picked.logsumexp(0) - torch.tensor(float(per_sample.shape[0])).log()
+
+    def quantile(self, level: float) -> Tensor:
+        """Quantile of each class probability over the samples."""
+        return Prediction(self.probabilities).quantile(level)
+
+
+@dataclass(frozen=True)
+class GaussianPrediction(Prediction):
+    """A mixture of Gaussians: `samples` are the means, `scales` the standard deviations of each sample."""
+
+    scales: Float[Tensor, "samples batch *event"]
+
+    @property
+    def aleatoric_variance(self) -> Tensor:
+        """Mean of the samples' variances."""
+        return self.scales.square().mean(0)
+
+    @property
+    def epistemic_variance(self) -> Tensor:
+        """Variance of the samples' means."""
+        return self.samples.var(0, correction=0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.aleatoric_variance + self.epistemic_variance
+
+    def log_prob(self, values: Tensor) -> Tensor:
+        """log density of `values` under the mixture."""
+        per_sample = torch.distributions.Normal(self.samples, self.scales).log_prob(values)
+        return per_sample.logsumexp(0) - torch.tensor(float(per_sample.shape[0])).log()
+
+    def quantile(self, level: float) -> Tensor:
+        """Quantile of the mixture, by bisection of its distribution function."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie in (0, 1), got {level!r}.")
+        components = torch.distributions.Normal(self.samples.double(), self.scales.double())
+        each = components.icdf(torch.tensor(level, dtype=torch.float64, device=self.samples.device))
+        lower, upper = each.amin(0), each.amax(0)  # the mixture's quantile lies between its components'
+        for _ in range(60):
+            middle = (lower + upper) / 2
+            below = components.cdf(middle).mean(0) < level
+            lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
+        return ((lower + upper) / 2).to(self.samples.dtype)
+
+
+def predict(
+    model: nn.Module,
+    inputs: Any,
+    samples: int = 32,
+    *,
+    likelihood: Likelihood = "categorical",
+    output: Callable[[Any], Any] | None = None,
+    dropout: bool = False,
+    max_rows: int = 1024,
+    generator: torch.Generator | None = None,
+) -> Any:
+    """Sample the model's predictions: `samples` passes in eval mode with random attention weights.
+
+    Samples are folded into the batch: one pass runs as many copies of the inputs as fit in `max_rows` rows.
+
+    Args:
+        model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
+        inputs: a tensor, or a tuple, list or dict whose tensors have the batch first. Anything else is passed on as it is.
+        samples: how many.
+        likelihood: what the model's output is. "categorical": logits, classes last; gives a `CategoricalPrediction`. "gaussian":
+            a pair (mean, standard deviation); gives a `GaussianPrediction`. "values": the values themselves; gives a `Prediction`.
+        output: takes the output out of what the model returns; by default `.logits` if there is such an attribute.
+        dropout: leave the model's dropout on too (MC dropout).
+        max_rows: largest folded batch; lower it where memory is short. On a GPU it is halved by itself when memory runs out.
+        generator: where the posteriors' noise comes from.
+
+    >>> import torch, bayesattn as ba
+    >>> encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, batch_first=True), 1)
+    >>> model = ba.convert(encoder, ba.Weibull(k=5.0))
+    >>> prediction = ba.predict(model, torch.randn(3, 7, 16), samples=8)
+    >>> prediction.mean.shape, prediction.mutual_information.shape
+    (torch.Size([3, 7, 16]), torch.Size([3, 7]))
+    """
+    checks.whole("samples", samples)
+    checks.whole("max_rows", max_rows)
+    checks.one_of("likelihood", likelihood, ("categorical", "gaussian", "values"))
+    batch = _batch_size(inputs)
+    take = output or _default_output
+    rows = max_rows
+    with _predicting(model, dropout), torch.no_grad(), sampling(generator):
+        while True:
+            try:
+                collected = [
+                    torch.cat(parts, 1)
+                    for parts in zip(
+                        *_run_in_chunks(model, inputs, batch, samples, rows, take, likelihood), strict=True
+                    )
+                ]
+                break
+            except torch.OutOfMemoryError:
+                if rows == 1:
+                    raise
+                rows = max(1, min(rows, batch * samples) // 2)
+    if likelihood == "gaussian":
+        return GaussianPrediction(collected[0], collected[1])
+    return CategoricalPrediction(collected[0]) if likelihood == "categorical" else Prediction(collected[0])
+
+
+def _run_in_chunks(
+    model: nn.Module,
+    inputs: Any,
+    batch: int,
+    samples: int,
+    rows: int,
+    take: Callable[[Any], Any],
+    likelihood: Likelihood,
+) -> Iterator[list[Tensor]]:
+    """Outputs [samples, part of the batch, ...], part by part."""
+    for start in range(0, batch, rows):
+        part = _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
+        size = min(rows, batch - start)
+        at_once = min(samples, max(1, rows // size))
+        chunks: list[list[Tensor]] = []
+        for drawn in range(0, samples, at_once):
+            copies = min(at_once, samples - drawn)
+            folded = _map_batch(part, size, lambda tensor, copies=copies: torch.cat([tensor] * copies))
+            result = take(_call(model, folded))
+            chunks.append([_unfold(tensor, copies, size) for tensor in _outputs(result, likelihood)])
+        yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+
+
+def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:
+    if likelihood == "gaussian":
+        if not (isinstance(result, (tuple, list)) and len(result) == 2):
+            raise TypeError(
+                f"likelihood='gaussian' needs a model that returns (mean, standard deviation), got {type(result).__name__}: use output=."
+            )
+        return tuple(result)
+    if not isinstance(result, Tensor):
+        raise TypeError(
+            f"The model returned {type(result).__name__}, not a tensor: say with output= how to take the prediction out of it."
+        )
+    return (result,)
+
+
+def _unfold(tensor: Tensor, copies: int, size: int) -> Tensor:
+    if tensor.dim() == 0 or tensor.shape[0] != copies * size:
+        raise ValueError(
+            f"The model returned shape {tuple(tensor.shape)} for a batch of {copies * size}: "
+            "predict needs the batch first in inputs and output."
+        )
+    return tensor.unflatten(0, (copies, size))
+
+
+def _default_output(result: Any) -> Any:
+    return result.logits if hasattr(result, "logits") else result
+
+
+def _call(model: nn.Module, inputs: Any) -> Any:
+    if isinstance(inputs, dict) or hasattr(inputs, "keys"):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+
+def _batch_size(inputs: Any) -> int:
+    tensors = [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, Tensor)]
+    sizes = {leaf.shape[0] for leaf in tensors if leaf.dim()}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"inputs must hold tensors of one batch size, first dimension; found sizes {sorted(sizes) or 'none'}."
+        )
+    return sizes.pop()
+
+
+def _map_batch(inputs: Any, batch: int, function: Callable[[Tensor], Tensor]) -> Any:
+    return pytree.tree_map(
+        lambda leaf: function(leaf) if isinstance(leaf, Tensor) and leaf.dim() else leaf, _plain(inputs)
+    )
+
+
+def _plain(inputs: Any) -> Any:
+    """A mapping that torch's pytree does not know (Hugging Face's BatchEncoding) as a dict."""
+    return {key: inputs[key] for key in inputs} if hasattr(inputs, "keys") and not isinstance(inputs, dict) else inputs
+
+
+@contextmanager
+def _predicting(model: nn.Module, dropout: bool) -> Iterator[None]:
+    """Eval mode, with dropout left on if asked; every module's own mode is restored."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    if dropout:
+        kinds = (nn.modules.dropout._DropoutNd, nn.MultiheadAttention)
+        found = [module for module in model.modules() if isinstance(module, kinds)]
+        if not found:
+            model.train(before[model])
+            raise ValueError(f"dropout=True, but {type(model).__name__} has no dropout layer.")
+        for module in found:
+            module.training = True
+    try:
+        yield
+    finally:
+        for module, mode in before.items():
+            module.training = mode

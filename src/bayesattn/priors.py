@@ -1,0 +1,231 @@
+"""Priors of the unnormalised attention weights: fixed, or computed from the keys.
+
+A prior of BAM says what a weight is before the query is seen. The contextual ones give every key a share,
+
+    Psi = softmax over keys of F2(activation(F1(key))),     F1: head_dim → hidden,  F2: hidden → 1,
+
+one network for all heads, which is trained through the KL alone. The softmax runs over the keys that the query may attend to.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bayesattn import checks
+from bayesattn.annotations import Float
+from bayesattn.configurable import Configurable, register
+from bayesattn.rows import Rows
+
+Activation = Literal["relu", "leaky_relu", "tanh", "none"]
+
+_ACTIVATIONS = {
+    "relu": F.relu,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.1),
+    "tanh": torch.tanh,
+    "none": lambda x: x,
+}
+
+
+class KeyNetwork(nn.Module):
+    """log Psi: the log share of each key, from the keys alone, for every row."""
+
+    def __init__(self, head_dim: int, hidden: int, activation: Activation = "relu"):
+        super().__init__()
+        self.inner = nn.Linear(head_dim, hidden)
+        self.outer = nn.Linear(hidden, 1)
+        self.activation = activation
+        for layer in (self.inner, self.outer):
+            nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, keys: Float[Tensor, "..."], rows: Rows) -> Tensor:
+        if keys.shape[-1] != self.inner.in_features:
+            raise ValueError(
+                f"The contextual prior was bound with head_dim={self.inner.in_features}, the keys have {keys.shape[-1]} "
+                "features: bind the posterior again with the head_dim of this layer."
+            )
+        dtype = torch.promote_types(keys.dtype, torch.float32)
+        inner = F.linear(keys.to(dtype), self.inner.weight.to(dtype), self.inner.bias.to(dtype))
+        logits = F.linear(_ACTIVATIONS[self.activation](inner), self.outer.weight.to(dtype), self.outer.bias.to(dtype))
+        return rows.log_softmax(rows.keys_to_pairs(logits.squeeze(-1)))
+
+
+class Prior(Configurable, nn.Module, ABC):
+    """A prior of the unnormalised weights. `bind` makes the parameters that depend on the layer's sizes."""
+
+    def bind(self, head_dim: int) -> None:
+        """Make the parameters of this prior for a layer whose heads have `head_dim` features."""
+
+    @property
+    def needs_binding(self) -> bool:
+        """Whether parameters are still to be made."""
+        return False
+
+
+class _Contextual(Prior):
+    """What the contextual priors share: the network on the keys."""
+
+    hidden: int
+    activation: Activation
+    network: KeyNetwork | None
+
+    def bind(self, head_dim: int) -> None:
+        self.network = KeyNetwork(head_dim, self.hidden, self.activation)
+
+    @property
+    def needs_binding(self) -> bool:
+        return self.network is None
+
+    def log_shares(self, keys: Tensor, rows: Rows) -> Tensor:
+        """log Psi for every pair."""
+        assert self.network is not None  # the posterior's check_bound() has said so
+        return self.network(keys, rows)
+
+
+class GammaFamily(Prior):
+    """A Gamma prior: the log of its concentration alpha for each pair, and its rate beta."""
+
+    beta: float
+
+    @abstractmethod
+    def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor: ...
+
+
+class LogNormalFamily(Prior):
+    """A lognormal prior: the mean of its logarithm for each pair, and the scale of its logarithm."""
+
+    sigma: float | None
+
+    @abstractmethod
+    def log_location(self, keys: Tensor, rows: Rows) -> Tensor: ...
+
+    def scale(self, posterior_sigma: float) -> float | Tensor:
+        """The scale: `sigma`, or where that is None, 1 or the posterior's scale if it is larger."""
+        return max(1.0, posterior_sigma) if self.sigma is None else self.sigma
+
+
+@register
+class GammaPrior(GammaFamily):
+    """Gamma(alpha, rate beta) for every pair, the same everywhere: BAM-WF.
+
+    Args:
+        alpha: concentration; as small as 1e-15 works.
+        beta: rate; the prior's mean is alpha / beta.
+        learnable: train one alpha for the layer (the released code's "parameter" prior), kept positive by its logarithm.
+    """
+
+    def __init__(self, alpha: float = 1.0, beta: float = 1.0, learnable: bool = False):
+        super().__init__()
+        self.alpha = checks.positive("alpha", alpha, "It is the concentration of the Gamma prior.")
+        self.beta = checks.positive("beta", beta, "It is the rate of the Gamma prior.")
+        self.learnable = learnable
+        if learnable:
+            self._log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha)))
+
+    def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
+        dtype = torch.promote_types(keys.dtype, torch.float32)
+        if self.learnable:
+            return self._log_alpha.to(dtype)
+        return torch.full((), math.log(self.alpha), dtype=dtype, device=keys.device)
+
+
+@register
+class ContextualGamma(_Contextual, GammaFamily):
+    """Gamma(alpha_j, rate beta) with alpha_j from key j: BAM-WC.
+
+    Args:
+        beta: rate of the prior.
+        hidden: width of the network on the keys (the paper: 1 to 20).
+        alpha_scale: "beta" (default): alpha_j = beta · Psi_j, as in the released code, so that the prior's mean is Psi_j, on
+            the scale of attention weights. "one": alpha_j = Psi_j, as the paper prints it; the prior's mean is then Psi_j / beta.
+        activation: between the two layers of the network.
+    """
+
+    def __init__(
+        self,
+        beta: float = 1e-2,
+        hidden: int = 5,
+        alpha_scale: Literal["beta", "one"] = "beta",
+        activation: Activation = "relu",
+    ):
+        super().__init__()
+        self.beta = checks.positive("beta", beta, "It is the rate of the Gamma prior.")
+        self.hidden = checks.whole("hidden", hidden)
+        self.alpha_scale = checks.one_of("alpha_scale", alpha_scale, ("beta", "one"))
+        self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
+        self.network = None
+
+    def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
+        shares = self.log_shares(keys, rows)
+        if self.alpha_scale == "one":
+            return shares
+        return shares + math.log(self.beta)
+
+
+@register
+class LogNormalPrior(LogNormalFamily):
+    """LogNormal(mean, sigma²) for every pair, the same everywhere: BAM-LF.
+
+    Args:
+        mean: mean of the logarithm (the paper: 0).
+        sigma: scale of the logarithm. None takes 1, or the posterior's sigma if that is larger: the KL then stays representable
+            for every posterior sigma.
+        learnable: train one sigma for the layer (the released code's "parameter" prior), starting from `sigma`.
+    """
+
+    def __init__(self, mean: float = 0.0, sigma: float | None = None, learnable: bool = False):
+        super().__init__()
+        self.mean = checks.finite("mean", mean)
+        self.sigma = (
+            None if sigma is None else checks.positive("sigma", sigma, "It is the scale of the lognormal prior.")
+        )
+        if learnable and sigma is None:
+            raise ValueError("learnable=True needs sigma=, the value that training starts from; got None.")
+        self.learnable = learnable
+        if learnable:
+            self._log_sigma = nn.Parameter(torch.tensor(self.sigma).log())
+
+    def scale(self, posterior_sigma: float) -> float | Tensor:
+        return self._log_sigma.float().exp() if self.learnable else super().scale(posterior_sigma)
+
+    def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
+        return torch.full((), self.mean, dtype=torch.promote_types(keys.dtype, torch.float32), device=keys.device)
+
+
+@register
+class ContextualLogNormal(_Contextual, LogNormalFamily):
+    """LogNormal(m_j, sigma²) with m_j from key j: BAM-LC.
+
+    Args:
+        sigma: scale of the logarithm; None as in `LogNormalPrior`.
+        hidden: width of the network on the keys.
+        location: "log" (default): m_j = log Psi_j, as in the released code: the prior's median is Psi_j, on the scale of attention
+            weights. "share": m_j = Psi_j itself, as the paper prints it.
+        activation: between the two layers of the network.
+    """
+
+    def __init__(
+        self,
+        sigma: float | None = None,
+        hidden: int = 5,
+        location: Literal["log", "share"] = "log",
+        activation: Activation = "relu",
+    ):
+        super().__init__()
+        self.sigma = (
+            None if sigma is None else checks.positive("sigma", sigma, "It is the scale of the lognormal prior.")
+        )
+        self.hidden = checks.whole("hidden", hidden)
+        self.location = checks.one_of("location", location, ("log", "share"))
+        self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
+        self.network = None
+
+    def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
+        shares = self.log_shares(keys, rows)
+        return shares if self.location == "log" else shares.exp()
