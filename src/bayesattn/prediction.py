@@ -272,18 +272,20 @@ def _plain(inputs: Any) -> Any:
 @contextmanager
 def _predicting(model: nn.Module, dropout: bool) -> Iterator[None]:
     """Eval mode, with dropout left on if asked; every module's own mode is restored."""
+    kinds = (nn.modules.dropout._DropoutNd, nn.MultiheadAttention)
+    with_dropout = [module for module in model.modules() if dropout and isinstance(module, kinds)]
+    if dropout and not with_dropout:
+        raise ValueError(f"dropout=True, but {type(model).__name__} has no dropout layer.")
     before = {module: module.training for module in model.modules()}
+    fast_path = torch.backends.mha.get_fastpath_enabled()
     model.eval()
+    for module in with_dropout:
+        module.training = True
     if dropout:
-        kinds = (nn.modules.dropout._DropoutNd, nn.MultiheadAttention)
-        found = [module for module in model.modules() if isinstance(module, kinds)]
-        if not found:
-            model.train(before[model])
-            raise ValueError(f"dropout=True, but {type(model).__name__} has no dropout layer.")
-        for module in found:
-            module.training = True
+        torch.backends.mha.set_fastpath_enabled(False)  # torch's eval fast path goes past the dropout layers
     try:
         yield
     finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
         for module, mode in before.items():
             module.training = mode
