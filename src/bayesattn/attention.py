@@ -12,6 +12,7 @@ from bayesattn import checks, latents
 from bayesattn.annotations import Bool, Float
 from bayesattn.masks import check_query_mask, split_mask
 from bayesattn.posteriors.base import Posterior
+from bayesattn.precision import to_compute
 from bayesattn.rows import DenseRows
 
 
@@ -94,7 +95,11 @@ def attend(
     if groups > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     factor = query.shape[-1] ** -0.5 if scale is None else checks.finite("scale", scale)
-    scores = (query * factor) @ key.transpose(-2, -1)
+    if query.dtype == torch.float16:
+        # scores and the gradients of the KL outgrow float16 long before they mean anything unusual
+        scores = (to_compute(query) * factor) @ to_compute(key).transpose(-2, -1)
+    else:
+        scores = (query * factor) @ key.transpose(-2, -1)
     output, weights = attend_scores(
         scores,
         key,
@@ -130,7 +135,7 @@ def attend_scores(
     posterior.check_bound()
     checks.fraction("dropout_p", dropout_p)
     batch, heads, queries, keys = scores.shape
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scores = to_compute(scores)
     allowed, bias = split_mask(attn_mask, is_causal, scores)
     rows = DenseRows((batch, heads, queries, keys), allowed, check_query_mask(query_mask, scores))
     if bias is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
@@ -178,6 +179,8 @@ def _progress(console: Console) -> Progress:
 
 def _table(rows: list[Row]) -> Table:
     table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
         title="Digits: how good, how calibrated, and does it know what is not a digit?",
         caption="AUROC: entropy tells digits from what is not; 0.5 is chance. s: seconds to train and predict. "
         f"{SAMPLES} samples; KL averaged over elements, as in BAM's code.",

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
+from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows
 
 Activation = Literal["relu", "leaky_relu", "tanh", "none"]
@@ -50,9 +51,9 @@ class KeyNetwork(nn.Module):
                 f"The contextual prior was bound with head_dim={self.inner.in_features}, the keys have {keys.shape[-1]} "
                 "features: bind the posterior again with the head_dim of this layer."
             )
-        dtype = torch.promote_types(keys.dtype, torch.float32)
-        inner = F.linear(keys.to(dtype), self.inner.weight.to(dtype), self.inner.bias.to(dtype))
-        logits = F.linear(_ACTIVATIONS[self.activation](inner), self.outer.weight.to(dtype), self.outer.bias.to(dtype))
+        keys = to_compute(keys)
+        inner = linear_in_dtype_of(keys, self.inner)
+        logits = linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer)
         return rows.log_softmax(rows.keys_to_pairs(logits.squeeze(-1)))
 
 
@@ -129,9 +130,9 @@ class GammaPrior(GammaFamily):
             self._log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha)))
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
-        dtype = torch.promote_types(keys.dtype, torch.float32)
+        dtype = compute_dtype(keys.dtype)
         if self.learnable:
-            return self._log_alpha.to(dtype)
+            return to_compute(self._log_alpha, dtype)
         return torch.full((), math.log(self.alpha), dtype=dtype, device=keys.device)
 
 
@@ -192,10 +193,10 @@ class LogNormalPrior(LogNormalFamily):
             self._log_sigma = nn.Parameter(torch.tensor(self.sigma).log())
 
     def scale(self, posterior_sigma: float) -> float | Tensor:
-        return self._log_sigma.float().exp() if self.learnable else super().scale(posterior_sigma)
+        return to_compute(self._log_sigma).exp() if self.learnable else super().scale(posterior_sigma)
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
-        return torch.full((), self.mean, dtype=torch.promote_types(keys.dtype, torch.float32), device=keys.device)
+        return torch.full((), self.mean, dtype=compute_dtype(keys.dtype), device=keys.device)
 
 
 @register

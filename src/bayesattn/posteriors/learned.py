@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bayesattn.precision import linear_in_dtype_of, to_compute
 from bayesattn.rows import DenseRows, Rows
 
 THESIS_START = math.log1p(math.exp(-7.0))
@@ -28,7 +29,7 @@ def _scattered(shape: tuple[int, ...], start: float) -> nn.Parameter:
 
 
 def _positive(raw: Tensor, like: Tensor) -> Tensor:
-    return F.softplus(raw.to(like.dtype)).clamp_min(torch.finfo(like.dtype).tiny)
+    return F.softplus(to_compute(raw, like.dtype)).clamp_min(torch.finfo(like.dtype).tiny)
 
 
 class PerHead(nn.Module):
@@ -120,9 +121,7 @@ def _near_constant(layer: nn.Linear, start: float) -> nn.Linear:
 
 
 def _two_layers(features: Tensor, inner: nn.Linear, outer: nn.Linear) -> Tensor:
-    dtype = features.dtype
-    middle = F.relu(F.linear(features, inner.weight.to(dtype), inner.bias.to(dtype)))
-    return F.linear(middle, outer.weight.to(dtype), outer.bias.to(dtype))
+    return linear_in_dtype_of(F.relu(linear_in_dtype_of(features, inner)), outer)
 
 
 def _dense_lengths(scores: Tensor, rows: Rows, max_len: int) -> tuple[int, int]:

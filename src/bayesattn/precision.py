@@ -1,0 +1,44 @@
+"""Casts from a model's dtype to the one in which noise and KL are computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float32, or better if the model is better."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def to_compute(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """`tensor` in the compute dtype; on the way back its gradient is clamped to what its own dtype can hold.
+
+    Without the clamp, gradients of a KL that are ordinary numbers in float32 are infinite in float16.
+    """
+    target = compute_dtype(tensor.dtype) if dtype is None else dtype
+    if tensor.dtype == target:
+        return tensor
+    if tensor.dtype == torch.float16:
+        return _SaturatingCast.apply(tensor, target)  # pyright: ignore[reportReturnType]
+    return tensor.to(target)
+
+
+def linear_in_dtype_of(x: Tensor, layer: nn.Linear) -> Tensor:
+    """The layer computed in the dtype of `x`, whatever the dtype of its weights."""
+    return F.linear(x, to_compute(layer.weight, x.dtype), to_compute(layer.bias, x.dtype))
+
+
+class _SaturatingCast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.dtype = tensor.dtype
+        return tensor.to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        limits = torch.finfo(ctx.dtype)
+        return gradients[0].clamp(limits.min, limits.max).to(ctx.dtype), None
