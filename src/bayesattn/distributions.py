@@ -51,7 +51,7 @@ def log_gamma_rsample(
     boosted = torch._standard_gamma(a + 1.0, generator=generator)
     tiny = torch.finfo(a.dtype).tiny
     exponential = torch.empty_like(a).exponential_(generator=generator)
-    return boosted.clamp_min(tiny).log() - exponential / a
+    return boosted.clamp_min(tiny).log() - exponential * (-log_a).exp()  # not / a: its gradient has a² and overflows
 
 
 def approximate_log_gamma_rsample(
@@ -65,7 +65,7 @@ def approximate_log_gamma_rsample(
     log_a = log_concentration.clamp_min(SMALLEST_LOG_CONCENTRATION)
     a = log_a.exp()
     exponential = torch.empty_like(a).exponential_(generator=generator)
-    return (torch.lgamma(a + 1.0) - exponential) / a
+    return (torch.lgamma(a + 1.0) - exponential) * (-log_a).exp()
 
 
 def log_gamma_function(log_a: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable
 from bayesattn.latents import is_sampling
 from bayesattn.rows import Rows
+
+Bound = TypeVar("Bound", bound="Posterior")
 
 
 class Posterior(Configurable, nn.Module, ABC):
@@ -35,7 +37,7 @@ class Posterior(Configurable, nn.Module, ABC):
         super().__init__()
         self.num_heads: int | None = None
 
-    def bind(self, *, num_heads: int, head_dim: int) -> Self:
+    def bind(self: Bound, *, num_heads: int, head_dim: int) -> Bound:
         """A copy with fresh parameters for one layer."""
         checks.whole("num_heads", num_heads)
         checks.whole("head_dim", head_dim)

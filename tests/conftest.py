@@ -1,0 +1,24 @@
+"""Shapes are checked in every call of the library while the tests run, and every test starts from the same seed."""
+
+from jaxtyping import install_import_hook
+
+install_import_hook("bayesattn", "beartype.beartype")
+
+from collections.abc import Iterator
+
+import jaxtyping
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Without the shape checks, as for a user: for tests of our own messages about bad arguments."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
