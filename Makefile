@@ -10,10 +10,10 @@ demo: $(VENV)/demo-installed
 	$(BIN)/bayesattn demo
 
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-all: check
-	$(BIN)/python -m pytest -m ""
+	$(BIN)/python -m pytest -n 2 -m ""
 
 check: $(VENV)/test-installed
 	$(BIN)/ruff check .

@@ -1,14 +1,13 @@
 """Shapes are checked in every call of the library while the tests run, and every test starts from the same seed."""
 
-from jaxtyping import install_import_hook
-
-install_import_hook("bayesattn", "beartype.beartype")
-
 from collections.abc import Iterator
 
 import jaxtyping
 import pytest
 import torch
+
+jaxtyping.install_import_hook("bayesattn", "beartype.beartype")
+torch.set_num_threads(1)  # two test processes share two cores
 
 
 @pytest.fixture(autouse=True)

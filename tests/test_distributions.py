@@ -23,7 +23,7 @@ def within(estimate: Tensor, exact: float, errors: float = 4.0) -> bool:
 
 
 @pytest.mark.parametrize("k", [0.5, 1.0, 3.0, 10.0, 100.0])
-@pytest.mark.parametrize("alpha, beta", [(1.0, 1.0), (2.0, 3.0), (0.1, 5.0), (1e-4, 1e-2)])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (2.0, 3.0), (0.1, 5.0), (1e-4, 1e-2)])
 def test_weibull_gamma_kl_is_the_kl(k: float, alpha: float, beta: float) -> None:
     scale = 0.5
     weibull = Weibull(torch.tensor(scale, dtype=torch.float64), torch.tensor(k, dtype=torch.float64))
@@ -104,7 +104,7 @@ def test_log_gamma_draws_are_finite_however_small_the_concentration(a: float) ->
     assert log_a.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("a, shares", [(1.0, 0.108), (3.0, 0.036), (10.0, 0.0056)])
+@pytest.mark.parametrize(("a", "shares"), [(1.0, 0.108), (3.0, 0.036), (10.0, 0.0056)])
 def test_approximate_draws_have_the_variance_that_the_sheet_measured(a: float, shares: float) -> None:
     """The inverse-CDF approximation of Joo et al. is far too narrow for large concentrations; its bias is the thesis's."""
     log_a = (torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64) * a).log().expand(400_000, 3)

@@ -30,7 +30,11 @@ class TorchAdapter(Adapter):
         }
 
     def find_converted(self, model: nn.Module) -> dict[str, nn.Module]:
-        return {name: module for name, module in model.named_modules() if hasattr(module, _MARK)}
+        return {
+            name: module
+            for name, module in model.named_modules()
+            if isinstance(module, MultiheadAttention) and hasattr(module, _MARK)
+        }
 
     def convert_layer(self, layer: nn.Module, posterior: Posterior) -> None:
         layer.__class__ = MultiheadAttention

@@ -87,11 +87,12 @@ class MultiheadAttention(nn.MultiheadAttention):
             query_mask=None if query_padding_mask is None else ~_blocks(query_padding_mask),
             need_weights=True,
         )
-        output = self.out_proj(output.transpose(1, 2).flatten(2))
+        # length first in memory, as torch lays it out: dropout after this layer then drops what it drops there
+        output = self.out_proj(output.permute(2, 0, 1, 3).flatten(2))
         shown = (weights.mean(1) if average_attn_weights else weights) if need_weights else None
         if not batched:
-            return output.squeeze(0), None if shown is None else shown.squeeze(0)
-        return (output if self.batch_first else output.transpose(0, 1)), shown
+            return output.squeeze(1), None if shown is None else shown.squeeze(0)
+        return (output.transpose(0, 1) if self.batch_first else output), shown
 
     def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values as [batch, heads, length, head_dim], with torch's extra keys appended."""

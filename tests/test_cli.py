@@ -1,0 +1,24 @@
+"""The command line: what it says when something is missing."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bayesattn import cli
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    monkeypatch.setattr(sys, "argv", ["bayesattn", "demo"])
+    with pytest.raises(SystemExit, match=r"needs tyro: pip install 'bayesattn\[experiments\]'"):
+        cli.main()
+
+
+def test_an_unknown_command_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["bayesattn", "dmeo"])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert "demo" in capsys.readouterr().err

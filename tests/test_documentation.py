@@ -1,0 +1,43 @@
+"""Every Python block of README and docs runs as printed; a `text` block right after one is what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_runs_and_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unchecked: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    printed = None
+    for language, text in BLOCK.findall(page.read_text()):
+        if language == "python":
+            torch.manual_seed(0)
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, str(page), "exec"), namespace)
+            printed = out.getvalue()
+        elif language == "text" and printed is not None:
+            assert printed.strip() == text.strip()
+            printed = None
+        else:
+            printed = None
+
+
+def test_every_page_is_found() -> None:
+    assert {page.name for page in PAGES} >= {"README.md", "design.md"}
+    readme = (ROOT / "README.md").read_text()
+    assert "make demo" in readme
+    assert "make test" in readme

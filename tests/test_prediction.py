@@ -1,0 +1,160 @@
+"""Prediction: folding samples into the batch changes nothing, and the summaries are what they say."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor, nn
+
+import bayesattn as ba
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
+
+
+class Classifier(nn.Module):
+    """Attention and a head; `scale` is an argument that is not a tensor."""
+
+    def __init__(self, posterior: ba.Posterior, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.attention = ba.nn.MultiheadAttention(8, 2, batch_first=True, posterior=posterior)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        return self.head(self.dropout(self.attention(x, x, x, mask)[0]).mean(1)) * scale
+
+
+def test_folding_gives_each_example_its_own_samples_in_its_own_place() -> None:
+    """With a posterior of no noise every sample is the plain output, whatever the chunks."""
+    model, x = Classifier(ba.Softmax()), torch.randn(7, 5, 8)
+    mask = torch.zeros(7, 5, dtype=torch.bool)
+    mask[2:, 3:] = True
+    plain = model.eval()(x, mask)
+    for max_rows in (1, 3, 10, 1000):
+        prediction = ba.predict(model, (x, mask), samples=5, max_rows=max_rows)
+        assert torch.allclose(prediction.samples, plain.expand(5, 7, 4), atol=1e-6)
+
+
+def test_samples_have_the_law_of_separate_passes() -> None:
+    model, x = Classifier(ba.Weibull(0.7)), torch.randn(2, 5, 8)
+    folded = ba.predict(model, x, samples=4000, max_rows=500).samples[:, 1, 2]
+    with torch.no_grad(), ba.sampling():
+        apart = torch.stack([model(x)[1, 2] for _ in range(1000)])
+    assert stats.ks_2samp(folded.numpy(), apart.numpy()).pvalue > 1e-3
+    assert folded.std() > 1e-3
+
+
+def test_examples_of_a_batch_and_samples_are_independent() -> None:
+    model = Classifier(ba.Weibull(0.7))
+    x = torch.randn(1, 5, 8).expand(2, 5, 8)
+    samples = ba.predict(model, x, samples=4000).samples[..., 0]
+    assert abs(torch.corrcoef(samples.T)[0, 1].item()) < 4 / math.sqrt(4000)
+    assert abs(torch.corrcoef(torch.stack([samples[:-1, 0], samples[1:, 0]]))[0, 1].item()) < 4 / math.sqrt(4000)
+
+
+def test_inputs_may_be_a_dict_and_keep_what_is_no_tensor() -> None:
+    model, x = Classifier(ba.Softmax()), torch.randn(3, 5, 8)
+    one = ba.predict(model, {"x": x, "scale": 2.0}, samples=2).samples
+    assert torch.allclose(one[0], model.eval()(x) * 2.0, atol=1e-6)
+
+
+def test_modes_and_gradients_are_left_as_they_were() -> None:
+    model, x = Classifier(ba.Weibull(1.0), dropout=0.5), torch.randn(3, 5, 8)
+    model.train()
+    model.head.eval()
+    prediction = ba.predict(model, x, samples=3)
+    assert (model.training, model.attention.training, model.head.training) == (True, True, False)
+    assert not prediction.samples.requires_grad
+
+
+def test_dropout_is_off_unless_asked_for() -> None:
+    model, x = Classifier(ba.Softmax(), dropout=0.5), torch.randn(3, 5, 8)
+    assert ba.predict(model, x, samples=8).samples.std(0).max() < 1e-6
+    assert ba.predict(model, x, samples=8, dropout=True).samples.std(0).max() > 1e-2
+
+
+def test_mc_dropout_goes_round_torchs_fast_path() -> None:
+    """In eval mode torch's encoder layer runs one fused operator that goes past its dropout layers."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5, batch_first=True), 1)
+    samples = ba.predict(encoder, torch.randn(3, 5, 8), samples=6, dropout=True, likelihood="values").samples
+    assert samples.std(0).max() > 1e-2
+    assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_a_generator_decides_the_samples() -> None:
+    model, x = Classifier(ba.Weibull(1.0)), torch.randn(3, 5, 8)
+    draws = [
+        ba.predict(model, x, samples=4, generator=torch.Generator().manual_seed(seed)).samples for seed in (1, 1, 2)
+    ]
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+
+
+def test_categorical_summaries() -> None:
+    probabilities = torch.tensor([[[0.9, 0.1]], [[0.1, 0.9]]])
+    prediction = CategoricalPrediction(probabilities.log())
+    assert torch.allclose(prediction.mean, torch.tensor([[0.5, 0.5]]))
+    assert prediction.entropy.item() == pytest.approx(math.log(2))
+    inner = -(0.9 * math.log(0.9) + 0.1 * math.log(0.1))
+    assert prediction.expected_entropy.item() == pytest.approx(inner)
+    assert prediction.mutual_information.item() == pytest.approx(math.log(2) - inner)
+    assert prediction.log_prob(torch.tensor([0])).item() == pytest.approx(math.log(0.5))
+    assert prediction.variance[0, 0].item() == pytest.approx(0.16)
+    lower, upper = CategoricalPrediction(torch.randn(4000, 2, 3)).interval(0.8)
+    assert (lower < upper).all()
+
+
+def test_gaussian_summaries_are_the_mixtures() -> None:
+    means, scales = torch.tensor([[0.0], [4.0]]), torch.tensor([[1.0], [2.0]])
+    prediction = GaussianPrediction(means, scales)
+    assert prediction.mean.item() == 2.0
+    assert prediction.aleatoric_variance.item() == pytest.approx(2.5)
+    assert prediction.epistemic_variance.item() == pytest.approx(4.0)
+    draws = torch.cat([torch.randn(400_000), 4 + 2 * torch.randn(400_000)])
+    assert prediction.variance.item() == pytest.approx(draws.var().item(), rel=0.01)
+    for level in (0.05, 0.5, 0.9):
+        share = (draws <= prediction.quantile(level)).float().mean().item()
+        assert share == pytest.approx(level, abs=0.003)
+    density = 0.5 * (stats.norm.pdf(1.0) + stats.norm.pdf(1.0, 4, 2))
+    assert prediction.log_prob(torch.tensor([1.0])).item() == pytest.approx(math.log(density), rel=1e-5)
+
+
+def test_values_have_quantiles_of_their_samples() -> None:
+    samples = torch.randn(20_000, 2)
+    lower, upper = Prediction(samples).interval(0.9)
+    assert torch.allclose(lower, torch.full((2,), -1.645), atol=0.05)
+    assert torch.allclose(upper, torch.full((2,), 1.645), atol=0.05)
+
+
+def test_a_gaussian_model_is_predicted() -> None:
+    class Regression(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x.sum(1), torch.ones(len(x))
+
+    x = torch.randn(3, 4)
+    prediction = ba.predict(Regression(), x, samples=5, likelihood="gaussian")
+    assert torch.allclose(prediction.mean, x.sum(1))
+    assert torch.allclose(prediction.variance, torch.ones(3))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_messages() -> None:
+    model, x = Classifier(ba.Softmax()), torch.randn(3, 5, 8)
+    with pytest.raises(ValueError, match="samples must be a whole number of at least 1, got 0"):
+        ba.predict(model, x, samples=0)
+    with pytest.raises(ValueError, match="Did you mean 'gaussian'"):
+        ba.predict(model, x, likelihood="gausian")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match=r"one batch size, first dimension; found sizes \[2, 3\]"):
+        ba.predict(model, (x, torch.zeros(2, 5)))
+    with pytest.raises(TypeError, match=r"not a tensor: say with output= how"):
+        ba.predict(nn.MultiheadAttention(8, 2), (x, x, x))
+    with pytest.raises(TypeError, match=r"needs a model that returns \(mean, standard deviation\)"):
+        ba.predict(model, x, likelihood="gaussian")
+    with pytest.raises(ValueError, match="needs the batch first"):
+        ba.predict(nn.Flatten(0), x, samples=2)
+    with pytest.raises(ValueError, match="has no dropout layer"):
+        ba.predict(nn.Linear(8, 2), x, dropout=True)
+    with pytest.raises(ValueError, match=r"level must lie in \(0, 1\), got 1"):
+        ba.predict(model, x, samples=2).quantile(1)
