@@ -7,13 +7,15 @@ from typing import TypeVar
 from torch import nn
 
 from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.geometric import GeometricAdapter
 from bayesattn.convert.selection import Where, select
+from bayesattn.convert.timm import TimmAdapter
 from bayesattn.convert.torch import TorchAdapter
 from bayesattn.posteriors import Posterior
 
 Model = TypeVar("Model", bound=nn.Module)
 
-ADAPTERS: list[Adapter] = [TorchAdapter()]
+ADAPTERS: list[Adapter] = [TorchAdapter(), TimmAdapter(), GeometricAdapter()]
 
 
 def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
