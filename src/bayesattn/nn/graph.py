@@ -10,6 +10,7 @@ from bayesattn import checks
 from bayesattn.annotations import Float, Int
 from bayesattn.drawing import draw_weights
 from bayesattn.posteriors import Posterior, Softmax
+from bayesattn.precision import to_compute
 from bayesattn.rows import EdgeRows
 
 
@@ -44,8 +45,7 @@ def edge_weights(
     """
     key, query = edge_index[0], edge_index[1]
     rows = EdgeRows(query, key, num_queries, scores.shape[1], graph_of_query, num_graphs)
-    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    return draw_weights(wide, keys, rows, posterior, generator).to(scores.dtype)
+    return draw_weights(to_compute(scores), keys, rows, posterior, generator).to(scores.dtype)
 
 
 class GraphAttention(nn.Module):
