@@ -71,10 +71,15 @@ def generate(
     (torch.Size([1, 6]), torch.Size([1, 6]))
     """
     checks.whole("samples", samples)
-    if not callable(getattr(model, "generate", None)):
-        raise TypeError(f"{type(model).__name__} has no generate(): ba.generate needs a Hugging Face model that generates.")
+    write: Any = getattr(model, "generate", None)
+    if not callable(write):
+        raise TypeError(
+            f"{type(model).__name__} has no generate(): ba.generate needs a Hugging Face model that generates."
+        )
     if inputs.get("num_beams", 1) != 1:
-        raise ValueError(f"num_beams={inputs['num_beams']} is not supported: ba.generate follows one text, num_beams=1.")
+        raise ValueError(
+            f"num_beams={inputs['num_beams']} is not supported: ba.generate follows one text, num_beams=1."
+        )
     batch = _batch_size(inputs)
     folded = {name: _fold(argument, batch, samples) for name, argument in inputs.items()}
     vote = _Vote(samples, do_sample, _warpers(temperature, top_k, top_p) if do_sample else [])
@@ -83,7 +88,7 @@ def generate(
     model.eval()
     try:
         with torch.no_grad(), sampling_attention(generator):
-            result = model.generate(
+            result: Any = write(
                 **folded,
                 logits_processor=_processor_list(processors),
                 do_sample=False,
@@ -140,7 +145,9 @@ def _batch_size(inputs: dict[str, Any]) -> int:
     for name in ("input_ids", "inputs", "inputs_embeds"):
         if isinstance(inputs.get(name), Tensor):
             return inputs[name].shape[0]
-    raise ValueError("ba.generate needs the text to go on from: pass input_ids=, or **tokenizer(text, return_tensors='pt').")
+    raise ValueError(
+        "ba.generate needs the text to go on from: pass input_ids=, or **tokenizer(text, return_tensors='pt')."
+    )
 
 
 def _fold(argument: Any, batch: int, samples: int) -> Any:

@@ -101,7 +101,9 @@ class _OnEdges(nn.Module):
             )
         self.__dict__["_edges"] = edge_index if self.flow == "source_to_target" else edge_index.flip(0)
 
-    def _softmax(self, scores: Tensor, index: Tensor, ptr: Tensor | None = None, num_nodes: int | None = None) -> Tensor:
+    def _softmax(
+        self, scores: Tensor, index: Tensor, ptr: Tensor | None = None, num_nodes: int | None = None
+    ) -> Tensor:
         """Stands in for `torch_geometric.utils.softmax` inside the layer."""
         keys = self.__dict__["_keys"][0].view(-1, self.heads, self.out_channels)
         queries = num_nodes if num_nodes is not None else int(index.max()) + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import sys
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -75,7 +74,8 @@ class HuggingFaceAdapter(Adapter):
                 part.__dict__.setdefault(interface.BEFORE, part.config._attn_implementation)
             for part in _configured(root):
                 part.config._attn_implementation_internal = interface.NAME
-                if "encoder_hidden_states" in inspect.signature(part.forward).parameters and _HOOK not in part.__dict__:
+            for part in _pretrained_models(root).values():
+                if _HOOK not in part.__dict__ and "encoder_hidden_states" in inspect.signature(part.forward).parameters:
                     hook = part.register_forward_pre_hook(_pass_on_query_padding, with_kwargs=True)
                     part.__dict__[_HOOK] = hook
 
@@ -83,8 +83,9 @@ class HuggingFaceAdapter(Adapter):
         for root in _roots(model):
             if root.config.__dict__.pop("bayesattn", None) is None:
                 continue
-            for part in _configured(root, was_converted=True):
-                part.config._attn_implementation_internal = part.__dict__.pop(interface.BEFORE)
+            for part in root.modules():
+                if interface.BEFORE in part.__dict__:
+                    part.config._attn_implementation_internal = part.__dict__.pop(interface.BEFORE)
                 if _HOOK in part.__dict__:
                     part.__dict__.pop(_HOOK).remove()
 
@@ -164,15 +165,13 @@ def _parameters(cls: type[nn.Module]) -> list[str]:
     return list(inspect.signature(cls.forward).parameters)[1:]
 
 
-def _configured(root: Any, was_converted: bool = False) -> Iterator[Any]:
+def _configured(root: Any) -> list[Any]:
     """The parts of a model whose config decides about converted layers: those layers, their siblings, and the models around them."""
-    for part in _pretrained_models(root).values():
-        if was_converted or any(_is_converted(module) for module in part.modules()):
-            yield from (
-                owner
-                for owner in (part, *_attention_layers(part).values())
-                if not was_converted or interface.BEFORE in owner.__dict__
-            )
+    models = list(_pretrained_models(root).values())
+    layers = list(_attention_layers(root).values())
+    deciding = {id(layer.config) for layer in layers if _is_converted(layer)}
+    deciding |= {id(part.config) for part in models if any(_is_converted(module) for module in part.modules())}
+    return [part for part in [*models, *layers] if id(part.config) in deciding]
 
 
 def _own_config(root: Any) -> None:

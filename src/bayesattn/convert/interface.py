@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,9 +77,7 @@ def attention(
     if passage is None:
         given = {"is_causal": is_causal, "softcap": softcap, "position_bias": position_bias, **others}
         given = {name: argument for name, argument in given.items() if argument is not None}
-        return _original(module)(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **given
-        )
+        return _original(module)(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **given)
     passage.reached = True
     _refuse_unknown(module, others)
     if is_causal is None:
@@ -87,8 +86,8 @@ def attention(
     query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
     mask = _with_bias(attention_mask, position_bias)
     if softcap is None:
-        wants_weights = bool(others.get("output_attentions") or module.config.output_attentions)  # pyright: ignore
-        result = attend(
+        call: Callable[..., Any] = partial(
+            attend,  # pyright: ignore
             query,
             key,
             value,
@@ -99,9 +98,9 @@ def attention(
             dropout_p=dropout,
             enable_gqa=True,
             query_mask=query_mask,
-            need_weights=wants_weights,  # pyright: ignore[reportArgumentType]
         )
-        output, weights = result if wants_weights else (result, None)
+        wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
+        output, weights = call(need_weights=True) if wants_weights else (call(), None)
     else:
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)

@@ -43,12 +43,12 @@ class TimmAdapter(Adapter):
     def convert_layer(self, layer: nn.Module, posterior: Posterior) -> None:
         attach_posterior(layer, posterior, num_heads=layer.num_heads, head_dim=_head_dim(layer))  # pyright: ignore[reportArgumentType]
         layer.__dict__["_fused_before"] = layer.fused_attn
-        layer.fused_attn = True
+        layer.__dict__["fused_attn"] = True
         change_class(layer, _Redirected)
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
-        layer.fused_attn = layer.__dict__.pop("_fused_before")
+        layer.__dict__["fused_attn"] = layer.__dict__.pop("_fused_before")
         del layer.posterior
 
 
@@ -118,6 +118,4 @@ def _attend(
     enable_gqa: bool = False,
 ) -> Tensor:
     """The signature of `F.scaled_dot_product_attention`."""
-    return attend(
-        query, key, value, posterior, attn_mask, is_causal, scale, dropout_p=dropout_p, enable_gqa=enable_gqa
-    )
+    return attend(query, key, value, posterior, attn_mask, is_causal, scale, dropout_p=dropout_p, enable_gqa=enable_gqa)

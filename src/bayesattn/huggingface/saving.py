@@ -29,7 +29,9 @@ def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:
 
     >>> import tempfile, transformers, bayesattn as ba
     >>> from bayesattn.huggingface import from_pretrained
-    >>> config = transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    >>> config = transformers.BertConfig(
+    ...     hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    ... )
     >>> model = ba.convert(transformers.BertModel(config), ba.Weibull(k=20.0))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     model.save_pretrained(folder)

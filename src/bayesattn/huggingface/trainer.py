@@ -71,7 +71,7 @@ class BayesianTrainer(Trainer):
         with record() as latents:
             # DistributedDataParallel looks for unused parameters in the output: the KL's must be reachable from it
             hook = self.model.register_forward_hook(  # pyright: ignore[reportOptionalMemberAccess]
-                lambda module, args, output: _expose(output, latents) if model is not self.model else None
+                lambda module, args, output: _tie_to_output(output, latents) if model is not self.model else None
             )
             try:
                 mean_nll, outputs = super().compute_loss(model, inputs, return_outputs=True)
@@ -98,8 +98,8 @@ class BayesianTrainer(Trainer):
         """The Trainer's logs, with the parts of the loss apart."""
         if "loss" in logs and self._logged:
             steps = max(1, self.state.global_step - self._last_logged_step)
-            totals = torch.stack(self._logged).sum(0)
-            nll, kl = (self.accelerator.gather(totals).view(-1, 2).mean(0) / steps).tolist()
+            totals: Any = self.accelerator.gather(torch.stack(self._logged).sum(0))
+            nll, kl = (totals.view(-1, 2).mean(0) / steps).tolist()
             logs.update(nll=nll, kl=kl, kl_weight=self.kl_schedule(max(0, self.state.global_step - 1)))
             self._logged.clear()
             self._last_logged_step = self.state.global_step
@@ -126,9 +126,24 @@ class BayesianTrainer(Trainer):
         return processes / float(num_items_in_batch)
 
 
-def _expose(output: Any, latents: Latents) -> Any:
-    terms = [*latents.local_terms, *latents.global_terms]
+class _Tie(torch.autograd.Function):
+    """The first tensor, unchanged, made to depend on the others: they are reachable from it, and get no gradient through it."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, *terms: Tensor) -> Tensor:
+        ctx.terms = len(terms)
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return (gradients[0], *(None,) * ctx.terms)
+
+
+def _tie_to_output(output: Any, latents: Latents) -> Any:
+    """Make the recorded KL reachable from a model's output."""
+    terms = [term.kl for term in (*latents.local_terms, *latents.global_terms)]
     if isinstance(output, dict):
-        output["kl_terms"] = tuple(term.kl for term in terms)
+        name = next(name for name, value in output.items() if isinstance(value, Tensor) and value.requires_grad)
+        output[name] = _Tie.apply(output[name], *terms)
         return output
-    return (*output, *(term.kl for term in terms))
+    return (_Tie.apply(output[0], *terms), *output[1:])
