@@ -40,7 +40,9 @@ def test_the_numbers_are_those_of_the_samples() -> None:
     """The first token needs no cache, so that plain sampled passes tell what it must be."""
     model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0))
     inputs = prompt("Llama")
-    generation = ba.generate(model, **{**inputs, "max_new_tokens": 1}, samples=64, generator=torch.Generator().manual_seed(5))
+    generation = ba.generate(
+        model, **{**inputs, "max_new_tokens": 1}, samples=64, generator=torch.Generator().manual_seed(5)
+    )
     folded = {name: torch.cat([inputs[name]] * 64) for name in ("input_ids", "attention_mask")}
     positions = (folded["attention_mask"].cumsum(1) - 1).clamp_min(0)
     with torch.no_grad(), ba.sampling(torch.Generator().manual_seed(5)):
@@ -57,7 +59,9 @@ def test_the_numbers_are_those_of_the_samples() -> None:
 def test_drawing_tokens_follows_the_predictive_distribution() -> None:
     model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Softmax())
     ids = torch.tensor([[5, 6, 7]]).expand(4000, 3)
-    generation = ba.generate(model, input_ids=ids, samples=1, max_new_tokens=1, do_sample=True, top_k=3, temperature=0.5)
+    generation = ba.generate(
+        model, input_ids=ids, samples=1, max_new_tokens=1, do_sample=True, top_k=3, temperature=0.5
+    )
     with torch.no_grad():
         logits = model(ids[:1]).logits[0, -1]
     values, kept = logits.topk(3)

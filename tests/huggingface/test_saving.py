@@ -34,7 +34,14 @@ def sampled(case: Case, model: nn.Module) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize(
     ("name", "posterior"),
-    [("BERT", "weibull"), ("ALBERT", "gaussian"), ("Llama", "dirichlet"), ("T5", "weibull"), ("ViT", "gaussian"), ("CLIP", "weibull")],
+    [
+        ("BERT", "weibull"),
+        ("ALBERT", "gaussian"),
+        ("Llama", "dirichlet"),
+        ("T5", "weibull"),
+        ("ViT", "gaussian"),
+        ("CLIP", "weibull"),
+    ],
 )
 def test_round_trip(tmp_path: Path, name: str, posterior: str) -> None:
     case = BY_NAME[name]

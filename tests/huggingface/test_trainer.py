@@ -71,7 +71,12 @@ def no_noise() -> ba.Posterior:
 
 
 def train(
-    folder: Path, model: nn.Module, data: list[dict[str, Tensor]], kl_weight: Any = 0.1, cls: Any = None, **arguments: Any
+    folder: Path,
+    model: nn.Module,
+    data: list[dict[str, Tensor]],
+    kl_weight: Any = 0.1,
+    cls: Any = None,
+    **arguments: Any,
 ) -> Any:
     settings: dict[str, Any] = {
         "output_dir": str(folder),
@@ -247,9 +252,7 @@ def test_two_processes_are_the_larger_batch(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads((tmp_path / "result.json").read_text())
-    whole = train(
-        tmp_path, classifier(no_noise()), classification_data(), max_steps=2, per_device_train_batch_size=8
-    )
+    whole = train(tmp_path, classifier(no_noise()), classification_data(), max_steps=2, per_device_train_batch_size=8)
     for name in ("loss", "nll", "kl"):
         assert result[name] == pytest.approx(curve(whole, name), rel=1e-3, abs=1e-3), name
     torch.testing.assert_close(torch.tensor(result["weights"]), weights(whole.model), atol=1e-4, rtol=1e-3)
