@@ -58,10 +58,8 @@ texts, labels = dev.texts[: arguments.dev], torch.tensor(dev.labels[: arguments.
 prediction = ba.predict(model, tokenizer(texts, padding=True, return_tensors="pt"), samples=16, max_rows=256)
 right = prediction.label == labels
 order = prediction.mutual_information.argsort()
-sure, unsure = order[: len(order) // 2], order[len(order) // 2 :]
-print(
-    f"accuracy {right.float().mean():.3f}; of the surer half {right[sure].float().mean():.3f}, of the other {right[unsure].float().mean():.3f}"
-)
+surer, other = (right[half].float().mean() for half in order.chunk(2))
+print(f"accuracy {right.float().mean():.3f}; of the surer half {surer:.3f}, of the other {other:.3f}")
 print("Least sure of:")
 for index in order.flip(0)[:5].tolist():
     print(f"  {prediction.mutual_information[index]:.4f}  {texts[index]}")

@@ -112,18 +112,9 @@ def test_the_cache_does_not_change_what_a_step_sees(case: Case) -> None:
     )
     assert torch.equal(with_cache, without)
     torch.manual_seed(0)
+    settings = {"max_new_tokens": 6, "eos_token_id": None, "output_logits": True, "return_dict_in_generate": True}
     with ba.sampling():
-        sampled = [
-            model.generate(
-                **inputs,
-                max_new_tokens=6,
-                do_sample=False,
-                eos_token_id=None,
-                output_logits=True,
-                return_dict_in_generate=True,
-            ).logits[1]  # pyright: ignore  # fmt: skip
-            for _ in range(2)
-        ]
+        sampled = [model.generate(**inputs, **settings).logits[1] for _ in range(2)]  # pyright: ignore[reportCallIssue]
     assert not torch.equal(*sampled)
 
 

@@ -14,8 +14,10 @@ import bayesattn as ba
 from bayesattn.data.glue import load_glue
 from bayesattn.data.pretrained import minilm, smollm2
 
-transformers = pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 pytest.importorskip("gguf", reason="reading SmolLM2 needs gguf: pip install gguf")
+
+import transformers
 
 pytestmark = pytest.mark.slow
 

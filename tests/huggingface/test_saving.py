@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 import bayesattn as ba
 
-transformers = pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
+import transformers
 from architectures import BY_NAME, Case, outputs
 
 from bayesattn.huggingface import from_pretrained

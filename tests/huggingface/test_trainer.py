@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 import bayesattn as ba
 
-transformers = pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+
+import transformers
 
 from bayesattn.huggingface import BayesianTrainer
 
