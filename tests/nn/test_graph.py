@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from posterior_cases import FORMS
 from torch import Tensor
 
 import bayesattn as ba
@@ -16,21 +17,9 @@ EDGES = torch.tensor(
 )
 
 POSTERIORS = {
-    "softmax": ba.Softmax(),
-    "weibull": ba.Weibull(k=2.0, prior=ba.GammaPrior(0.5, 2.0)),
-    "weibull raw": ba.Weibull(k=2.0, kl_scores="raw"),
-    "weibull learnable": ba.Weibull(k=2.0, prior=ba.GammaPrior(learnable=True)),
-    "weibull contextual": ba.Weibull(k=2.0, prior=ba.ContextualGamma(beta=0.5)),
-    "weibull contextual, all": ba.Weibull(k=2.0, prior=ba.ContextualGamma(beta=0.5, over="all")),
-    "lognormal": ba.LogNormal(sigma=0.7),
-    "lognormal learnable": ba.LogNormal(sigma=0.7, prior=ba.LogNormalPrior(sigma=2.0, learnable=True)),
-    "lognormal contextual": ba.LogNormal(sigma=0.7, prior=ba.ContextualLogNormal(location="share")),
-    "lognormal contextual, all": ba.LogNormal(sigma=0.7, prior=ba.ContextualLogNormal(over="all")),
-    "gaussian": ba.Gaussian(),
-    "gaussian data-dependent": ba.Gaussian(data_dependent=True),
-    "dirichlet": ba.Dirichlet(),
-    "dirichlet data-dependent": ba.Dirichlet(data_dependent=True, kl_form="dirichlet"),
-    "dirichlet approximate": ba.Dirichlet(approximate=True),
+    **{name: posterior for name, posterior in FORMS.items() if getattr(posterior, "max_len", None) is None},
+    "weibull-contextual-all": ba.Weibull(k=2.0, prior=ba.ContextualGamma(beta=0.5, over="all")),
+    "lognormal-contextual-all": ba.LogNormal(sigma=0.7, prior=ba.ContextualLogNormal(over="all")),
 }
 every_posterior = pytest.mark.parametrize("name", POSTERIORS)
 
@@ -95,6 +84,12 @@ def test_weights_are_drawn_from_the_same_distribution_as_dense_ones(name: str) -
     reached = torch.bincount(EDGES[1], minlength=NODES) > 0
     torch.testing.assert_close(node_sums[reached], torch.ones_like(node_sums[reached]))
     assert (node_sums[~reached] == 0).all()
+
+
+def test_parameters_tied_to_positions_are_refused() -> None:
+    layer = ba.nn.GraphAttention(5, FEATURES, HEADS, ba.Gaussian.thesis(12))
+    with pytest.raises(ValueError, match="max_len= ties the parameters to positions, which a graph does not have"):
+        layer(torch.randn(NODES, 5), EDGES)
 
 
 def test_every_sum_over_rows_is_the_dense_one() -> None:
