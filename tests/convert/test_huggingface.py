@@ -223,6 +223,49 @@ def test_a_copy_of_a_converted_model_is_converted() -> None:
     assert len(latents.local_terms) == case.runs
 
 
+def test_a_model_inside_a_module_of_ones_own() -> None:
+    class Wrapped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = BY_NAME["BERT"].build()
+
+        def forward(self, **inputs: Tensor) -> Tensor:
+            return self.body(**inputs).logits[:, 0]
+
+    model = ba.convert(Wrapped(), ba.Weibull(k=10.0), where="body.bert.encoder.layer.1.*")
+    with ba.record() as latents:
+        model(**BY_NAME["BERT"].inputs())
+    assert list(latents.by_layer(model)) == ["body.bert.encoder.layer.1.attention.self.posterior"]
+    assert list(model.body.config.bayesattn["layers"]) == ["bert.encoder.layer.1.attention.self"]  # pyright: ignore
+    ba.revert(model)
+    assert model.body.config._attn_implementation == "sdpa"  # pyright: ignore
+
+
+def test_a_bfloat16_model_keeps_its_dtype() -> None:
+    case = BY_NAME["Llama"]
+    model, inputs = case.build().to(torch.bfloat16), case.inputs()
+    expected = run(case, model, inputs)
+    ba.convert(model, ba.Weibull(k=1e6, prior=ba.ContextualGamma()))
+    converted = run(case, model, inputs, seed=1)
+    assert converted.dtype == torch.bfloat16
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    torch.testing.assert_close(converted, expected, atol=0.03, rtol=0.03)  # bfloat16 has two digits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BERT", "Llama", "T5"])
+def test_compiled_it_is_the_same_in_one_graph(name: str) -> None:
+    case = BY_NAME[name]
+    model = ba.convert(case.build(), ba.Weibull(k=5.0, prior=ba.ContextualGamma()))
+    inputs: dict[str, Any] = {**case.inputs(), "use_cache": False} if name != "BERT" else case.inputs()
+    results = []
+    for function in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
+        torch.manual_seed(1)
+        with ba.record() as latents, ba.sampling():
+            results.append((function(**inputs).logits, latents.local_kl))
+    torch.testing.assert_close(results[0], results[1])
+
+
 def test_output_attentions_are_the_weights_as_drawn() -> None:
     case = BY_NAME["BERT"]
     model, inputs = ba.convert(case.build(), ba.Weibull(k=2.0)), case.inputs()

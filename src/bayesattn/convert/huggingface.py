@@ -53,7 +53,8 @@ class HuggingFaceAdapter(Adapter):
     def convert_layer(self, layer: nn.Module, posterior: Posterior) -> None:
         heads, head_dim = _sizes(layer)  # pyright: ignore[reportGeneralTypeIssues]
         attach_posterior(layer, posterior, num_heads=heads, head_dim=head_dim)
-        layer.__dict__["passage"] = interface.Passage()
+        names = list(inspect.signature(layer.forward).parameters)
+        layer.__dict__["passage"] = interface.Passage(names)
         change_class(layer, _Converted)
 
     def revert_layer(self, layer: nn.Module) -> None:
@@ -99,8 +100,7 @@ class _Converted(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         passage: interface.Passage = self.__dict__["passage"]
         passage.reached = False
-        names = _parameters(type(self).__bases__[1])
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
         passage.is_cross_attention = any(given.get(name) is not None for name in _OTHER_STATES)
         output = super().forward(*args, **kwargs)
         if not passage.reached:
@@ -158,11 +158,6 @@ def _sizes(layer: nn.Module) -> tuple[int, int] | None:
         for names in (_HEADS, _HEAD_DIMS)
     )
     return (heads, head_dim) if isinstance(heads, int) and isinstance(head_dim, int) else None
-
-
-@cache
-def _parameters(cls: type[nn.Module]) -> list[str]:
-    return list(inspect.signature(cls.forward).parameters)[1:]
 
 
 def _configured(root: Any) -> list[Any]:

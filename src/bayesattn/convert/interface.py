@@ -43,7 +43,9 @@ _ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
 class Passage:
     """What a converted layer and the attention function tell each other about the forward pass under way."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: list[str]) -> None:
+        self.parameters = parameters
+        """Names of the layer's arguments."""
         self.reached = False
         self.is_cross_attention = False
         self.query_padding: Tensor | None = None
