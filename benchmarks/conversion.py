@@ -1,6 +1,6 @@
 """What conversion costs: converted models against the same model with its own sdpa attention, as ratios of times.
 
-    python benchmarks/conversion.py [--repeats 15] [--output results/conversion_benchmark.json]
+    python benchmarks/conversion.py [--repeats 15] [--threads 2] [--output results/conversion_benchmark.json]
 
 Random weights; the time does not depend on them. The variants are timed in turn, repeat by repeat, so that a change of the
 machine's load hits all alike; the ratio is the median over repeats of (variant / own sdpa of the same repeat).
@@ -113,9 +113,10 @@ def measure(build: Callable[[], tuple[nn.Module, dict[str, Tensor]]], repeats: i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("results/conversion_benchmark.json"))
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     load_before = os.getloadavg()[0]
     models = {}
     for name, build in MODELS.items():

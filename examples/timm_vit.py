@@ -13,7 +13,7 @@ import bayesattn as ba
 from bayesattn.data.digits import load_digits
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--epochs", type=int, default=5)
+parser.add_argument("--epochs", type=int, default=30)
 arguments = parser.parse_args()
 
 torch.manual_seed(0)

@@ -103,7 +103,7 @@ def test_smollm2(smollm: tuple[Any, Any]) -> None:
     ba.revert(model)
 
 
-STEPS, BATCH, LENGTH = 200, 16, 24
+STEPS, BATCH, LENGTH = 200, 8, 16
 
 
 def acceptability(folder: Path) -> Any:
