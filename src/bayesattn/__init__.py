@@ -3,7 +3,8 @@
 from bayesattn import metrics, nn
 from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
-from bayesattn.convert import convert, revert
+from bayesattn.convert import convert, revert, supported
+from bayesattn.generation import Generation, generate
 from bayesattn.latents import Latents, record, sampling
 from bayesattn.objective import Elbo, constant, cyclic, elbo, linear, sigmoid
 from bayesattn.posteriors import Dirichlet, Gaussian, LogNormal, Posterior, Softmax, Weibull, posterior_by_name
@@ -21,6 +22,7 @@ __all__ = [
     "GammaPrior",
     "Gaussian",
     "GaussianPrediction",
+    "Generation",
     "Latents",
     "LogNormal",
     "LogNormalPrior",
@@ -35,6 +37,7 @@ __all__ = [
     "cyclic",
     "elbo",
     "from_config",
+    "generate",
     "linear",
     "metrics",
     "nn",
@@ -44,4 +47,5 @@ __all__ = [
     "revert",
     "sampling",
     "sigmoid",
+    "supported",
 ]

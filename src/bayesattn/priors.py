@@ -4,7 +4,9 @@ A prior of BAM says what a weight is before the query is seen. The contextual on
 
     Psi = softmax over keys of F2(activation(F1(key))),     F1: head_dim → hidden,  F2: hidden → 1,
 
-one network for all heads, which is trained through the KL alone. The softmax runs over the keys that the query may attend to.
+one network for all heads, which is trained through the KL alone. The softmax runs over the keys that the query may attend to
+(over="row", the default), or over all keys of the example (over="all": the released graph code of BAM, where a node's
+neighbours then share far less than one).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows
 
 Activation = Literal["relu", "leaky_relu", "tanh", "none"]
+Over = Literal["row", "all"]
 
 _ACTIVATIONS = {
     "relu": F.relu,
@@ -36,11 +39,12 @@ _ACTIVATIONS = {
 class KeyNetwork(nn.Module):
     """log Psi: the log share of each key, from the keys alone, for every row."""
 
-    def __init__(self, head_dim: int, hidden: int, activation: Activation = "relu"):
+    def __init__(self, head_dim: int, hidden: int, activation: Activation = "relu", over: Over = "row"):
         super().__init__()
         self.inner = nn.Linear(head_dim, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.activation = activation
+        self.over = over
         for layer in (self.inner, self.outer):
             nn.init.normal_(layer.weight, std=layer.in_features**-0.5)
             nn.init.zeros_(layer.bias)
@@ -54,6 +58,8 @@ class KeyNetwork(nn.Module):
         keys = to_compute(keys)
         inner = linear_in_dtype_of(keys, self.inner)
         logits = linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer)
+        if self.over == "all":
+            return rows.log_softmax_of_all_keys(logits.squeeze(-1))
         return rows.log_softmax(rows.keys_to_pairs(logits.squeeze(-1)))
 
 
@@ -74,10 +80,11 @@ class _Contextual(Prior):
 
     hidden: int
     activation: Activation
+    over: Over
     network: KeyNetwork | None
 
     def bind(self, head_dim: int) -> None:
-        self.network = KeyNetwork(head_dim, self.hidden, self.activation)
+        self.network = KeyNetwork(head_dim, self.hidden, self.activation, self.over)
 
     @property
     def needs_binding(self) -> bool:
@@ -146,6 +153,7 @@ class ContextualGamma(_Contextual, GammaFamily):
         alpha_scale: "beta" (default): alpha_j = beta · Psi_j, as in the released code, so that the prior's mean is Psi_j, on
             the scale of attention weights. "one": alpha_j = Psi_j, as the paper prints it; the prior's mean is then Psi_j / beta.
         activation: between the two layers of the network.
+        over: the keys among which Psi is shared: "row", those that the query may attend to, or "all" of the example.
     """
 
     def __init__(
@@ -154,12 +162,14 @@ class ContextualGamma(_Contextual, GammaFamily):
         hidden: int = 5,
         alpha_scale: Literal["beta", "one"] = "beta",
         activation: Activation = "relu",
+        over: Over = "row",
     ):
         super().__init__()
         self.beta = checks.positive("beta", beta, "It is the rate of the Gamma prior.")
         self.hidden = checks.whole("hidden", hidden)
         self.alpha_scale = checks.one_of("alpha_scale", alpha_scale, ("beta", "one"))
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
+        self.over = checks.one_of("over", over, ("row", "all"))
         self.network = None
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
@@ -209,6 +219,7 @@ class ContextualLogNormal(_Contextual, LogNormalFamily):
         location: "log" (default): m_j = log Psi_j, as in the released code: the prior's median is Psi_j, on the scale of attention
             weights. "share": m_j = Psi_j itself, as the paper prints it.
         activation: between the two layers of the network.
+        over: the keys among which Psi is shared: "row", those that the query may attend to, or "all" of the example.
     """
 
     def __init__(
@@ -217,6 +228,7 @@ class ContextualLogNormal(_Contextual, LogNormalFamily):
         hidden: int = 5,
         location: Literal["log", "share"] = "log",
         activation: Activation = "relu",
+        over: Over = "row",
     ):
         super().__init__()
         self.sigma = (
@@ -225,6 +237,7 @@ class ContextualLogNormal(_Contextual, LogNormalFamily):
         self.hidden = checks.whole("hidden", hidden)
         self.location = checks.one_of("location", location, ("log", "share"))
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
+        self.over = checks.one_of("over", over, ("row", "all"))
         self.network = None
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Bool, Float
+from bayesattn.annotations import Bool, Float, Int
 
 
 class Rows(ABC):
@@ -41,6 +41,10 @@ class Rows(ABC):
     @abstractmethod
     def keys_to_pairs(self, keys: Tensor) -> Tensor:
         """One value for each key (and head) → something that broadcasts against pairs."""
+
+    @abstractmethod
+    def log_softmax_of_all_keys(self, keys: Tensor) -> Tensor:
+        """One value for each key (and head) → its log softmax over all keys of the example, broadcastable against pairs."""
 
     @abstractmethod
     def heads_to_pairs(self, heads: Float[Tensor, " heads"]) -> Tensor:
@@ -98,6 +102,13 @@ class DenseRows(Rows):
     def keys_to_pairs(self, keys: Tensor) -> Tensor:
         return keys.unsqueeze(-2)
 
+    def log_softmax_of_all_keys(self, keys: Tensor) -> Tensor:
+        if self.allowed is None:
+            return self.keys_to_pairs(keys.log_softmax(-1))
+        reached = self.allowed.any(-2)  # a padded key belongs to no query
+        lowest = torch.finfo(keys.dtype).min
+        return self.keys_to_pairs(keys.masked_fill(~reached, lowest).log_softmax(-1).masked_fill(~reached, 0.0))
+
     def heads_to_pairs(self, heads: Tensor) -> Tensor:
         return heads.view(-1, 1, 1)
 
@@ -120,3 +131,79 @@ class DenseRows(Rows):
         if self.counted is not None:
             rows = rows.masked_fill(~self.counted[:, None, :, None], 0.0)
         return rows.flatten(1).sum(1)
+
+
+class EdgeRows(Rows):
+    """The rows of attention on a graph: pairs are [edges, heads], rows [queries, heads], and memory is linear in the edges.
+
+    Edge e lets query `query[e]` attend to key `key[e]`: a row is a node's neighbourhood. Every edge is a pair that counts.
+    `example` (one index for each query) says which example a query belongs to; without it the whole graph is one.
+    """
+
+    def __init__(
+        self,
+        query: Int[Tensor, " edges"],
+        key: Int[Tensor, " edges"],
+        num_queries: int,
+        num_heads: int,
+        example: Int[Tensor, " queries"] | None = None,
+        num_examples: int = 1,
+    ):
+        self.query = query
+        self.key = key
+        self.shape = (num_queries, num_heads)
+        self.example = example
+        self.num_examples = num_examples
+
+    def sum(self, pairs: Tensor) -> Tensor:
+        pairs = pairs.expand(len(self.query), self.shape[1])
+        return pairs.new_zeros(self.shape).index_add(0, self.query, pairs)
+
+    def softmax(self, pairs: Tensor) -> Tensor:
+        weights = self._shifted(pairs).exp()
+        return weights / self.to_pairs(self.sum(weights))
+
+    def log_softmax(self, pairs: Tensor) -> Tensor:
+        shifted = self._shifted(pairs)
+        return shifted - self.to_pairs(self.sum(shifted.exp())).log()
+
+    def to_pairs(self, rows: Tensor) -> Tensor:
+        return rows if rows.dim() == 0 or rows.shape[0] == 1 else rows.index_select(0, self.query)
+
+    def keys_to_pairs(self, keys: Tensor) -> Tensor:
+        return keys.index_select(0, self.key)
+
+    def log_softmax_of_all_keys(self, keys: Tensor) -> Tensor:
+        if self.example is not None:
+            raise ValueError(
+                "A contextual prior over='all' shares its mass among all nodes of one graph; this batch has several: use over='row'."
+            )
+        return self.keys_to_pairs(keys.log_softmax(0))
+
+    def heads_to_pairs(self, heads: Tensor) -> Tensor:
+        return heads.view(1, -1)
+
+    def sizes(self, like: Tensor) -> Tensor:
+        return self._degrees().clamp_min(1).to(like.dtype).unsqueeze(-1)
+
+    def total_of_pairs(self, pairs: Tensor) -> Tensor:
+        return self._total(self.sum(pairs))
+
+    def total_of_rows(self, rows: Tensor) -> Tensor:
+        return self._total(rows.expand(self.shape).masked_fill((self._degrees() == 0).unsqueeze(-1), 0.0))
+
+    def _shifted(self, pairs: Tensor) -> Tensor:
+        """Pairs less the largest of their row, which the softmax does not see and exp cannot overflow on."""
+        pairs = pairs.expand(len(self.query), self.shape[1])
+        index = self.query.unsqueeze(-1).expand_as(pairs)
+        lowest = torch.full(self.shape, torch.finfo(pairs.dtype).min, dtype=pairs.dtype, device=pairs.device)
+        return pairs - self.to_pairs(lowest.scatter_reduce(0, index, pairs.detach(), "amax"))
+
+    def _degrees(self) -> Tensor:
+        return torch.bincount(self.query, minlength=self.shape[0])
+
+    def _total(self, rows: Tensor) -> Tensor:
+        per_query = rows.sum(1)
+        if self.example is None:
+            return per_query.sum(0, keepdim=True)
+        return per_query.new_zeros(self.num_examples).index_add(0, self.example, per_query)

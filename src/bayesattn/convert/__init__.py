@@ -1,5 +1,6 @@
 """An existing model made Bayesian, in place, and back."""
 
 from bayesattn.convert.conversion import convert, revert
+from bayesattn.convert.supported import Architecture, supported
 
-__all__ = ["convert", "revert"]
+__all__ = ["Architecture", "convert", "revert", "supported"]

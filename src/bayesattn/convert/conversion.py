@@ -7,13 +7,16 @@ from typing import TypeVar
 from torch import nn
 
 from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.geometric import GeometricAdapter
+from bayesattn.convert.huggingface import HuggingFaceAdapter
 from bayesattn.convert.selection import Where, select
+from bayesattn.convert.timm import TimmAdapter
 from bayesattn.convert.torch import TorchAdapter
 from bayesattn.posteriors import Posterior
 
 Model = TypeVar("Model", bound=nn.Module)
 
-ADAPTERS: list[Adapter] = [TorchAdapter()]
+ADAPTERS: list[Adapter] = [TorchAdapter(), HuggingFaceAdapter(), TimmAdapter(), GeometricAdapter()]
 
 
 def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:

@@ -40,7 +40,7 @@ class PerHead(nn.Module):
         self.raw = _scattered((num_heads,), start)
 
     def forward(self, scores: Tensor, rows: Rows) -> Tensor:
-        if isinstance(rows, DenseRows) and scores.shape[1] != self.raw.shape[0]:
+        if scores.shape[1] != self.raw.shape[0]:
             raise ValueError(
                 f"The posterior was bound with num_heads={self.raw.shape[0]}, the scores have {scores.shape[1]} heads: bind it again."
             )

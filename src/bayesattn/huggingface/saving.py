@@ -1,0 +1,101 @@
+"""Loading a converted model that `save_pretrained` has written.
+
+Conversion writes the posteriors' configuration into `config.bayesattn`, and their parameters are parameters of the model: so
+transformers' own `save_pretrained` (and the Trainer's checkpoints) hold everything, as JSON and safetensors. A plain
+`from_pretrained` of the same folder gives the deterministic model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel
+
+from bayesattn.configurable import from_config
+from bayesattn.convert import convert
+
+
+def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:
+    """A converted model from a folder (or the Hub), as it was saved.
+
+    Args:
+        cls: the model's class, or one of transformers' Auto classes.
+        path: what `model.save_pretrained(path)` wrote.
+        kwargs: passed on to `cls.from_pretrained`: dtype, device_map and the like.
+
+    >>> import tempfile, transformers, bayesattn as ba
+    >>> from bayesattn.huggingface import from_pretrained
+    >>> config = transformers.BertConfig(
+    ...     hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    ... )
+    >>> model = ba.convert(transformers.BertModel(config), ba.Weibull(k=20.0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save_pretrained(folder)
+    ...     loaded = from_pretrained(transformers.BertModel, folder)
+    >>> loaded.encoder.layer[0].attention.self.posterior.k
+    20.0
+    """
+    config = kwargs.pop("config", None) or AutoConfig.from_pretrained(path)
+    layers = getattr(config, "bayesattn", {}).get("layers")
+    if not layers:
+        raise ValueError(
+            f"{str(path)!r} holds no converted model: its config.json has no 'bayesattn' entry. Load it with "
+            f"{cls.__name__}.from_pretrained, convert it with ba.convert, and save it with save_pretrained."
+        )
+    concrete = cls if issubclass(cls, PreTrainedModel) else _resolve(cls, config)
+    model, info = _converting_class(concrete, layers).from_pretrained(
+        path, config=config, output_loading_info=True, **kwargs
+    )
+    model.__class__ = concrete
+    missing = sorted(key for key in info["missing_keys"] if ".posterior." in key)
+    if missing:
+        raise ValueError(
+            f"{str(path)!r} lacks {len(missing)} parameters of its posteriors, the first is {missing[0]!r}: it was saved after the "
+            "conversion was lost. Save it again from the converted model."
+        )
+    return model
+
+
+def _resolve(auto: Any, config: Any) -> type[PreTrainedModel]:
+    """The class that an Auto class would choose."""
+    chosen = auto._model_mapping[type(config)]
+    if not isinstance(chosen, (list, tuple)):
+        return chosen
+    named = {candidate.__name__: candidate for candidate in chosen}
+    return next((named[name] for name in config.architectures or [] if name in named), chosen[0])
+
+
+def _converting_class(cls: type[PreTrainedModel], layers: dict[str, Any]) -> Any:
+    """`cls`, converted as soon as it is made: transformers then loads the posteriors' parameters like any others."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        cls.__init__(self, *args, **kwargs)
+        _convert_as_saved(self, layers)
+
+    return type(cls.__name__, (cls,), {"__init__": __init__, "__module__": cls.__module__, "__doc__": cls.__doc__})
+
+
+def _convert_as_saved(model: PreTrainedModel, layers: dict[str, Any]) -> None:
+    present = {name for name, _ in model.named_modules()}
+    names_by_posterior: dict[str, list[str]] = defaultdict(list)
+    for name, described in layers.items():
+        found = _name_in(present, name, model)
+        if found is not None:
+            names_by_posterior[json.dumps(described)].append(found)
+    if not names_by_posterior:
+        raise ValueError(
+            f"{type(model).__name__} has none of the converted layers that the config names, such as {next(iter(layers))!r}."
+        )
+    for described, names in names_by_posterior.items():
+        convert(model, from_config(json.loads(described)), where=names)
+
+
+def _name_in(present: set[str], name: str, model: nn.Module) -> str | None:
+    """A layer's name in this model, which may have, or lack, the head around the body that was saved."""
+    prefix = f"{model.base_model_prefix}."
+    candidates = (name, prefix + name, name.removeprefix(prefix))
+    return next((candidate for candidate in candidates if candidate in present), None)

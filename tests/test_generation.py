@@ -1,0 +1,101 @@
+"""Generation with uncertainty, token by token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import bayesattn as ba
+
+pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+
+from architectures import BY_NAME
+
+
+def prompt(name: str) -> dict[str, Any]:
+    inputs = {key: value for key, value in BY_NAME[name].inputs().items() if not key.startswith("decoder")}
+    if BY_NAME[name].kind == "decoder":
+        inputs = {key: value.flip(1) for key, value in inputs.items()}
+    return {**inputs, "max_new_tokens": 7}
+
+
+@pytest.mark.parametrize("name", ["GPT-2", "Llama", "Gemma 2", "T5", "BART"])
+def test_without_noise_it_is_greedy_generation_with_no_disagreement(name: str) -> None:
+    model: Any = ba.convert(BY_NAME[name].build(), ba.Softmax())
+    inputs = prompt(name)
+    expected = model.generate(**inputs, do_sample=False, output_logits=True, return_dict_in_generate=True)
+    generation = ba.generate(model, **inputs, samples=3)
+    assert torch.equal(generation.sequences, expected.sequences)
+    assert generation.mutual_information.max() < 1e-5
+    log_probabilities = torch.stack(expected.logits, 1).log_softmax(-1)
+    picked = log_probabilities.gather(-1, generation.tokens.unsqueeze(-1)).squeeze(-1)
+    entropy = -(log_probabilities.exp() * log_probabilities).sum(-1)
+    torch.testing.assert_close(generation.log_prob, picked * generation.mask, atol=1e-4, rtol=0)
+    torch.testing.assert_close(generation.entropy, entropy * generation.mask, atol=1e-4, rtol=0)
+
+
+def test_the_numbers_are_those_of_the_samples() -> None:
+    """The first token needs no cache, so that plain sampled passes tell what it must be."""
+    model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0))
+    inputs = prompt("Llama")
+    generation = ba.generate(
+        model, **{**inputs, "max_new_tokens": 1}, samples=64, generator=torch.Generator().manual_seed(5)
+    )
+    folded = {name: torch.cat([inputs[name]] * 64) for name in ("input_ids", "attention_mask")}
+    positions = (folded["attention_mask"].cumsum(1) - 1).clamp_min(0)
+    with torch.no_grad(), ba.sampling(torch.Generator().manual_seed(5)):
+        logits = model(**folded, position_ids=positions).logits[:, -1]
+    prediction = ba.CategoricalPrediction(logits.unflatten(0, (64, 2)))
+    assert torch.equal(generation.tokens[:, 0], prediction.label)
+    torch.testing.assert_close(generation.entropy[:, 0], prediction.entropy, atol=1e-4, rtol=0)
+    torch.testing.assert_close(generation.mutual_information[:, 0], prediction.mutual_information, atol=1e-4, rtol=0)
+    assert (prediction.mutual_information > 1e-3).all()
+    torch.testing.assert_close(generation.log_prob[:, 0], prediction.log_prob(prediction.label), atol=1e-4, rtol=0)
+    torch.testing.assert_close(generation.expected_entropy[:, 0], prediction.expected_entropy, atol=1e-4, rtol=0)
+
+
+def test_drawing_tokens_follows_the_predictive_distribution() -> None:
+    model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Softmax())
+    ids = torch.tensor([[5, 6, 7]]).expand(4000, 3)
+    generation = ba.generate(
+        model, input_ids=ids, samples=1, max_new_tokens=1, do_sample=True, top_k=3, temperature=0.5
+    )
+    with torch.no_grad():
+        logits = model(ids[:1]).logits[0, -1]
+    values, kept = logits.topk(3)
+    frequencies = torch.stack([(generation.tokens == token).float().mean() for token in kept])
+    assert frequencies.sum() == 1.0
+    torch.testing.assert_close(frequencies, (values / 0.5).softmax(-1), atol=0.03, rtol=0)
+
+
+def test_nothing_is_reported_after_the_end_of_a_text() -> None:
+    model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=2.0))
+    inputs = prompt("Llama")
+    free = ba.generate(model, **inputs, samples=4, generator=torch.Generator().manual_seed(0))
+    end = int(free.tokens[0, 2])
+    ended = ba.generate(model, **inputs, samples=4, eos_token_id=end, generator=torch.Generator().manual_seed(0))
+    length = ended.tokens.shape[1]
+    first = (free.tokens[0] == end).nonzero()[0].item() + 1
+    assert ended.mask[0].tolist() == [True] * first + [False] * (length - first)
+    assert (ended.entropy[~ended.mask] == 0).all()
+    assert (ended.entropy[ended.mask] > 0).all()
+
+
+def test_the_mode_of_every_module_is_restored() -> None:
+    model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=2.0)).train()
+    model.lm_head.eval()
+    ba.generate(model, input_ids=torch.tensor([[5, 6]]), samples=2, max_new_tokens=1)
+    assert model.training
+    assert not model.lm_head.training
+
+
+def test_beams_models_that_do_not_generate_and_missing_text_are_refused() -> None:
+    model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=2.0))
+    with pytest.raises(ValueError, match="num_beams=4 is not supported"):
+        ba.generate(model, input_ids=torch.tensor([[5, 6]]), num_beams=4)
+    with pytest.raises(ValueError, match="pass input_ids="):
+        ba.generate(model, max_new_tokens=3)
+    with pytest.raises(TypeError, match=r"Linear has no generate\(\)"):
+        ba.generate(torch.nn.Linear(2, 2), input_ids=torch.tensor([[5, 6]]))
