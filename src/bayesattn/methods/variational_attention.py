@@ -64,7 +64,7 @@ class GaussianOptions(KLOptions):
     """Scale of the prior, which is centred on the same logits (not stated in the thesis)."""
     initial_sigma: float = THESIS_START
     """Where the scale starts: softplus(-7), as in the thesis."""
-    hidden: int = 16
+    network_width: int = 16
     """Width of the network of the data-dependent form (not stated in the thesis)."""
 
 
@@ -82,7 +82,7 @@ class GaussianAttention(AttentionMethod):
             self.options.initial_sigma,
             self.data_dependent,
             max_len=task.max_len,
-            hidden=self.options.hidden,
+            hidden=self.options.network_width,
         )
 
 
@@ -95,7 +95,7 @@ class DirichletOptions(KLOptions):
     initial_sharpness: float | None = None
     """Where a starts. None: the task's longest length (10 if it has none), at which uniform attention has next to no KL. The
     thesis's softplus(-7), 0.000911, has a KL of 6e5 nats for each row of 24 keys: training sees nothing else."""
-    hidden: int = 16
+    network_width: int = 16
     """Width of the network of the data-dependent form (not stated in the thesis)."""
 
 
@@ -116,7 +116,7 @@ class DirichletAttention(AttentionMethod):
             self.data_dependent,
             max_len=task.max_len,
             approximate=self.approximate,
-            hidden=self.options.hidden,
+            hidden=self.options.network_width,
         )
 
 
@@ -146,7 +146,7 @@ class ContextualWeibullOptions(WeibullOptions):
 
     beta: float = 0.01
     """Rate of the prior."""
-    hidden: int = 5
+    network_width: int = 5
     """Width of the network on the keys."""
 
 
@@ -161,7 +161,7 @@ class WeibullAttention(AttentionMethod):
         options = self.options
         if isinstance(options, FixedWeibullOptions):
             return ba.Weibull(options.k, ba.GammaPrior(options.alpha, options.beta))
-        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.hidden))
+        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.network_width))
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class LogNormalOptions(KLOptions):
 class ContextualLogNormalOptions(LogNormalOptions):
     """BAM with lognormal weights and a prior computed from the keys."""
 
-    hidden: int = 5
+    network_width: int = 5
     """Width of the network on the keys."""
 
 
@@ -194,29 +194,26 @@ class LogNormalAttention(AttentionMethod):
     def posterior(self, task: Task) -> Posterior:
         options = self.options
         if isinstance(options, ContextualLogNormalOptions):
-            return ba.LogNormal(options.sigma, ba.ContextualLogNormal(options.prior_sigma, options.hidden))
+            return ba.LogNormal(options.sigma, ba.ContextualLogNormal(options.prior_sigma, options.network_width))
         return ba.LogNormal(options.sigma, ba.LogNormalPrior(sigma=options.prior_sigma))
 
 
-for _dependent, _suffix, _words in ((False, "", ""), (True, "-dd", ", from the data")):
+_FORMS = (("", "", False), ("-dd", ", from the data", True))
+for _suffix, _words, _dependent in _FORMS:
     METHODS.add(
         f"attn-gaussian{_suffix}",
         f"Gaussian logits, learned scale{_words} (thesis)",
         GaussianOptions(),
         partial(GaussianAttention, data_dependent=_dependent),
     )
-    METHODS.add(
-        f"attn-dirichlet-approx{_suffix}",
-        f"Dirichlet weights, approximate draws, learned sharpness{_words} (thesis)",
-        DirichletOptions(),
-        partial(DirichletAttention, data_dependent=_dependent, approximate=True),
-    )
-    METHODS.add(
-        f"attn-dirichlet{_suffix}",
-        f"Dirichlet weights, learned sharpness{_words} (thesis)",
-        DirichletOptions(),
-        partial(DirichletAttention, data_dependent=_dependent, approximate=False),
-    )
+for _approximate in (True, False):
+    for _suffix, _words, _dependent in _FORMS:
+        METHODS.add(
+            f"attn-dirichlet{'-approx' if _approximate else ''}{_suffix}",
+            f"Dirichlet weights{', approximate draws' if _approximate else ''}, learned sharpness{_words} (thesis)",
+            DirichletOptions(),
+            partial(DirichletAttention, data_dependent=_dependent, approximate=_approximate),
+        )
 METHODS.add("bam-wf", "Weibull weights, fixed Gamma prior (BAM)", FixedWeibullOptions(), WeibullAttention)
 METHODS.add("bam-wc", "Weibull weights, contextual Gamma prior (BAM)", ContextualWeibullOptions(), WeibullAttention)
 METHODS.add("bam-lf", "lognormal weights, fixed prior (BAM)", LogNormalOptions(), LogNormalAttention)
