@@ -35,9 +35,7 @@ class Method:
         """A fresh model, ready to train."""
         return task.build(self.dropout)
 
-    def objective(
-        self, nll: Float[Tensor, " batch"], latents: Latents, progress: float, dataset_size: int
-    ) -> Elbo:
+    def objective(self, nll: Float[Tensor, " batch"], latents: Latents, progress: float, dataset_size: int) -> Elbo:
         """The loss of a batch; `progress` is the share of training that is done."""
         return elbo(nll, None)
 

@@ -2,6 +2,6 @@
 
 from bayesattn.runs.config import RunConfig, configure
 from bayesattn.runs.folder import RunFolder
-from bayesattn.runs.run import LoadedRun, load_run, run
+from bayesattn.runs.single import LoadedRun, load_run, run
 
 __all__ = ["LoadedRun", "RunConfig", "RunFolder", "configure", "load_run", "run"]

@@ -1,10 +1,10 @@
 """The folder of one run: its files, each there whole or not at all.
 
-    config.json         what is run
-    metrics.jsonl       one line for each epoch
-    checkpoint.pt       where it stands; removed when it has finished
-    model.safetensors   the fitted model
-    result.json         written last: a run with a result is finished
+config.json         what is run
+metrics.jsonl       one line for each epoch
+checkpoint.pt       where it stands; removed when it has finished
+model.safetensors   the fitted model
+result.json         written last: a run with a result is finished
 """
 
 from __future__ import annotations

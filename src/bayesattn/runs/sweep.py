@@ -65,7 +65,7 @@ def run_alone(values: dict[str, Any], parent: str) -> dict[str, Any]:
     """The run of a config given as plain values, with one thread: what a worker does."""
     import torch
 
-    from bayesattn.runs.run import run
+    from bayesattn.runs.single import run
 
     torch.set_num_threads(1)
     return run(RunConfig.from_json(values), Path(parent))
@@ -74,7 +74,8 @@ def run_alone(values: dict[str, Any], parent: str) -> dict[str, Any]:
 def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator[Outcome]:
     """One process for each run. They are forked from a server that has imported everything and started no thread."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["bayesattn.runs.run"])
+    # torch's optimisers import torch._dynamo when first used, which takes longer than a short run
+    context.set_forkserver_preload(["torch._dynamo", "bayesattn.runs.single"])
     waiting = list(reversed(configs))
     running: dict[Connection, tuple[RunConfig, ForkServerProcess]] = {}
     try:

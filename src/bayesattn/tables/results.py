@@ -13,7 +13,17 @@ from bayesattn.runs import RunConfig, RunFolder
 from bayesattn.tables.base import Table
 from bayesattn.tasks import TASKS
 
-KEPT = ("config", "metrics", "train_seconds", "evaluate_seconds", "parameters", "commit", "version", "torch", "finished")
+KEPT = (
+    "config",
+    "metrics",
+    "train_seconds",
+    "evaluate_seconds",
+    "parameters",
+    "commit",
+    "version",
+    "torch",
+    "finished",
+)
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     return parts
 
 
-def _row(
-    dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]
-) -> Row:
+def _row(dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]) -> Row:
     runs = results.of(dataset.task, method)
     cells = tuple(
         _cell(

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from bayesattn import checks, metrics
@@ -47,9 +46,7 @@ class ToyTask(Task):
         return Splits(_inputs_and_targets(train), _inputs_and_targets(validation), _inputs_and_targets(test))
 
     def build(self, dropout: float) -> nn.Module:
-        return TimeSeriesTransformer(
-            STEPS, self.options.hidden, feedforward=self.options.feedforward, dropout=dropout
-        )
+        return TimeSeriesTransformer(STEPS, self.options.hidden, feedforward=self.options.feedforward, dropout=dropout)
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         inputs, targets = batch
@@ -100,4 +97,6 @@ def _figures(
 
 _FORMULAS = {name: (process.__doc__ or "").split("\n")[0] for name, process in PROCESSES.items()}
 for _name, _formula in _FORMULAS.items():
-    TASKS.add(f"toy-{_name}", f"toy time series {_name.upper()}: {_formula}", ToyOptions(), partial(ToyTask, process=_name))
+    TASKS.add(
+        f"toy-{_name}", f"toy time series {_name.upper()}: {_formula}", ToyOptions(), partial(ToyTask, process=_name)
+    )

@@ -86,9 +86,7 @@ def _evaluated(
 class _Predictor:
     """Predictions of the fitted models; the noise of the n-th call is decided by the run's seed and n."""
 
-    def __init__(
-        self, config: RunConfig, task: Task, method: Method, models: list[nn.Module], device: torch.device
-    ):
+    def __init__(self, config: RunConfig, task: Task, method: Method, models: list[nn.Module], device: torch.device):
         self.config = config
         self.task = task
         self.method = method
