@@ -59,6 +59,8 @@ class Table:
     methods: tuple[str, ...]
     published_file: str
     budgets: dict[str, dict[str, Budget]] = field(default_factory=dict)
+    method_options: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """Task → method → options that differ from the method's defaults."""
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
@@ -88,10 +90,17 @@ class Table:
             spent = self.budget_of(task, budget)
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(checks.whole("seeds", spent.seeds if seeds is None else seeds)):
-                found += [
-                    (seed, configure(task, method, seed, training=training, task_options=spent.task_options))
-                    for method in methods or self.methods
-                ]
+                for method in methods or self.methods:
+                    options = self.method_options.get(task, {}).get(method)
+                    config = configure(
+                        task,
+                        method,
+                        seed,
+                        training=training,
+                        task_options=spent.task_options,
+                        method_options=options,
+                    )
+                    found.append((seed, config))
         return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
     def published(self) -> dict[tuple[str, str, str], Published]:
