@@ -39,5 +39,5 @@ $(VENV)/demo-installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
-	$(PIP) -e '.[experiments,dev]'
+	$(PIP) -e '.[experiments,ray,dev]'
 	@touch $@

@@ -10,7 +10,8 @@ def main() -> None:
     try:
         _run(sys.argv[1:])
     except ModuleNotFoundError as missing:
-        sys.exit(f"The bayesattn command needs {missing.name}: pip install 'bayesattn[experiments]'.")
+        extra = "ray" if missing.name == "ray" else "experiments"
+        sys.exit(f"The bayesattn command needs {missing.name}: pip install 'bayesattn[{extra}]'.")
     except KeyboardInterrupt:
         sys.exit("\nStopped. Nothing half-written was left behind; the same command goes on from the last checkpoint.")
 

@@ -49,8 +49,8 @@ def read_published(path: Path) -> Float[Tensor, "n 1 28 28"]:
     remedy = "Get it from the releases of github.com/BlackHC/ddu_dirty_mnist, or remove it: then the images are made."
     try:
         samples = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as problem:  # torch.load raises whatever the damage makes it meet
-        raise DataError(f"{path} cannot be read ({type(problem).__name__}: {problem}). {remedy}") from None
+    except Exception:  # torch.load raises whatever the damage makes it meet, and advises to switch its safety off
+        raise DataError(f"{path} is damaged: it does not hold a tensor. {remedy}") from None
     if not isinstance(samples, Tensor) or samples.dim() != 4 or tuple(samples.shape[1:]) != (1, 28, 28):
         found = tuple(samples.shape) if isinstance(samples, Tensor) else type(samples).__name__
         raise DataError(f"{path} does not hold images [n, 1, 28, 28] but {found}. {remedy}")

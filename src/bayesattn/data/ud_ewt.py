@@ -97,7 +97,7 @@ def load_ud_ewt() -> tuple[Vocabulary, TaggedSentences, TaggedSentences, TaggedS
     """The vocabulary, and the sentences to train, validate and test."""
     train, dev, test = (parse(file) for file in FILES)
     vocabulary = Vocabulary(train)
-    return vocabulary, *(_encoded(part, vocabulary) for part in (train, dev, test))
+    return vocabulary, _encoded(train, vocabulary), _encoded(dev, vocabulary), _encoded(test, vocabulary)
 
 
 def parse(file: DataFile) -> list[list[Word]]:

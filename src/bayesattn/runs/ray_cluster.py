@@ -16,6 +16,7 @@ def on_ray(configs: list[RunConfig], parent: Path, address: str) -> Iterator[Out
     """Each run is a task of one processor. Its folder comes back with the answer: no shared disk is needed."""
     try:
         import ray
+        from ray.exceptions import RayError
     except ModuleNotFoundError:
         raise ModuleNotFoundError("Sweeps on a cluster need Ray: pip install 'bayesattn[ray]'.", name="ray") from None
     started_here = not ray.is_initialized()
@@ -30,7 +31,7 @@ def on_ray(configs: list[RunConfig], parent: Path, address: str) -> Iterator[Out
             config = pending.pop(done[0])
             try:
                 files = ray.get(done[0])
-            except ray.exceptions.RayError as problem:
+            except RayError as problem:
                 yield Outcome(config, None, str(problem).strip().splitlines()[-1])
                 continue
             folder = RunFolder.of(parent, config)

@@ -77,7 +77,7 @@ def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator
     # torch's optimisers import torch._dynamo when first used, which takes longer than a short run
     context.set_forkserver_preload(["torch._dynamo", "bayesattn.runs.single"])
     waiting = list(reversed(configs))
-    running: dict[Connection, tuple[RunConfig, ForkServerProcess]] = {}
+    running: dict[Any, tuple[RunConfig, ForkServerProcess]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
@@ -88,7 +88,6 @@ def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator
                 sender.close()  # so that the end of the process is seen as the end of the pipe
                 running[receiver] = (config, process)
             for receiver in wait(list(running)):
-                assert isinstance(receiver, Connection)
                 config, process = running.pop(receiver)
                 yield _received(config, receiver, process)
     finally:
@@ -98,7 +97,7 @@ def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator
             process.join()
 
 
-def _received(config: RunConfig, receiver: Connection, process: ForkServerProcess) -> Outcome:
+def _received(config: RunConfig, receiver: Any, process: ForkServerProcess) -> Outcome:
     try:
         result, error = receiver.recv()
     except EOFError:
