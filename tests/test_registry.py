@@ -18,7 +18,7 @@ def test_an_entry_is_made_with_its_defaults_or_with_other_options() -> None:
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     registry: Registry[int] = Registry("number")
     registry.add("double", "twice", 4, lambda options: 2 * options)
-    with pytest.raises(ValueError, match="number='doubel' is not known. Did you mean 'double'?"):
+    with pytest.raises(ValueError, match=r"number='doubel' is not known. Did you mean 'double'\?"):
         registry.create("doubel")
 
 

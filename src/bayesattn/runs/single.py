@@ -34,7 +34,8 @@ def run(
     Under `accelerate launch` every process calls this; the first one writes.
     """
     folder = RunFolder.of(parent, config)
-    accelerator = Accelerator()
+    # told that there are only processors, accelerate also joins several processes of a launch without a GPU
+    accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     if accelerator.num_processes > 1:
         # the processes of one run cannot wait for a lock that one of them holds
         return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)

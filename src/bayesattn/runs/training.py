@@ -116,7 +116,7 @@ class Trainer:
         order = torch.randperm(size, generator=torch.Generator().manual_seed(seed_of(self.config.seed, member, epoch)))
         batches = order.to(self.accelerator.device).split(self.training.batch_size)
         total = len(batches) * self.training.epochs
-        sums = torch.zeros(3, dtype=torch.float64)
+        sums = torch.zeros(3, device=self.accelerator.device)
         model.train()
         for number, batch in enumerate(batches):
             step = epoch * len(batches) + number
@@ -133,8 +133,8 @@ class Trainer:
             self.accelerator.backward(objective.loss * weight)
             optimiser.step()
             parts = (objective.loss.detach(), objective.nll, objective.local_kl + objective.global_kl)
-            sums += len(batch) * torch.stack(parts).double().cpu()
-        loss, nll, kl = (sums / size).tolist()
+            sums += len(mine) * torch.stack(parts)
+        loss, nll, kl = (self.accelerator.reduce(sums) / size).tolist()
         return {"loss": loss, "nll": nll, "kl": kl}
 
     @torch.no_grad()
