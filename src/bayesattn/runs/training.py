@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -134,7 +134,8 @@ class Trainer:
             optimiser.step()
             parts = (objective.loss.detach(), objective.nll, objective.local_kl + objective.global_kl)
             sums += len(mine) * torch.stack(parts)
-        loss, nll, kl = (self.accelerator.reduce(sums) / size).tolist()
+        summed = cast(Tensor, self.accelerator.reduce(sums))
+        loss, nll, kl = (summed / size).tolist()
         return {"loss": loss, "nll": nll, "kl": kl}
 
     @torch.no_grad()
