@@ -76,6 +76,8 @@ class TableCommand:
     """Name of a table."""
     list: bool = False
     """List the tables instead."""
+    run: bool = True
+    """Run what is missing; --no-run prints and keeps what is there."""
     budget: str = "paper"
     """What is spent: "paper", or the name of a smaller budget of the table (--list shows them)."""
     seeds: int | None = None
@@ -174,7 +176,7 @@ def make_table(command: TableCommand, console: Console) -> None:
     configs = table.configs(
         command.budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
     )
-    failed = _sweep(configs, command, console)
+    failed = _sweep(configs, command, console) if command.run else []
     results = _collected(table, configs, command)
     for part in summarise(table, results):
         console.print(in_terminal(part))

@@ -81,13 +81,13 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
 
 
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
-    """`accelerate launch`: with no noise, two halves of each batch give the gradient of the whole; 90 is an uneven last batch."""
-    training = {"epochs": 2, "batch_size": 90, "samples": 1}
+    """`accelerate launch`: with no noise, two halves of each batch give the gradient of the whole; the last batch has one example."""
+    training = {"epochs": 2, "batch_size": 47, "samples": 1}
     config = configure("toy-m1", "mle", training=training, task_options=SMALL)
     run(config, tmp_path / "one")
     launch = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
     launch = [*launch, "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    options = ["--epochs", "2", "--batch-size", "90", "--samples", "1", "--hidden", "8", "--feedforward", "8"]
+    options = ["--epochs", "2", "--batch-size", "47", "--samples", "1", "--hidden", "8", "--feedforward", "8"]
     finished = subprocess.run(
         [
             sys.executable,

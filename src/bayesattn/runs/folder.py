@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import io
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,8 @@ from torch import Tensor
 
 from bayesattn.files import write_atomically
 from bayesattn.runs.config import RunConfig
+
+_log = logging.getLogger(__name__)
 
 
 class RunFolder:
@@ -80,7 +83,11 @@ class RunFolder:
         """Wait until no other process works on this run. A process that dies gives its lock back."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.warning("Waiting for another process that works on %s.", self.path)
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 

@@ -123,7 +123,8 @@ class Trainer:
             for group in optimiser.param_groups:
                 group["lr"] = self.training.learning_rate * triangle(step, total, self.training.warmup)
             mine = batch[self.accelerator.process_index :: self.accelerator.num_processes]
-            examples = tuple(tensor[mine] for tensor in train)
+            # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
+            examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
             with record() as latents:
                 nll = self.task.nll(model, examples)
             objective = self.method.objective(nll, latents, step / total, size)
