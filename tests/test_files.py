@@ -14,10 +14,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
     path = tmp_path / "new" / "file"
     write_atomically(path, "old")
 
-    def fail(handle: int) -> None:
+    def fail(handle: int, mode: str) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr(os, "fdopen", fail)
     with pytest.raises(OSError, match="no space"):
         write_atomically(path, "new")
     assert path.read_text() == "old"

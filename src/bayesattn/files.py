@@ -15,8 +15,6 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         os.chmod(temporary, 0o644)  # mkstemp's 0600 would keep results from other users
         os.replace(temporary, path)
     except BaseException:

@@ -57,12 +57,12 @@ def test_missing_data_leaves_no_config_behind(tmp_path: Path, monkeypatch: pytes
 
 
 def command(folder: Path, *options: str) -> list[str]:
-    budget = ["--epochs", "40", "--samples", "3", "--hidden", "8", "--feedforward", "8", "--checkpoint-seconds", "0"]
+    budget = ["--epochs", "20", "--samples", "3", "--hidden", "8", "--feedforward", "8", "--checkpoint-seconds", "0"]
     return [*options, "-m", "bayesattn", "run", "toy-m1", "attn-dirichlet", *budget, "--folder", str(folder)]
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    config = configure("toy-m1", "attn-dirichlet", training={"epochs": 40, "samples": 3}, task_options=SMALL)
+    config = configure("toy-m1", "attn-dirichlet", training={"epochs": 20, "samples": 3}, task_options=SMALL)
     undisturbed = run(config, tmp_path / "whole")
     folder = RunFolder.of(tmp_path / "killed", config)
     process = subprocess.Popen([sys.executable, *command(tmp_path / "killed")], stdout=subprocess.DEVNULL)
