@@ -39,6 +39,6 @@ $(VENV)/demo-installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
-	$(PIP) -e '.[experiments,dev,hf,graphs]'
+	$(PIP) -e '.[experiments,hf,graphs,ray,dev]'
 	$(PIP) --no-deps timm # without torchvision, which has no CPU build there: see tests/torchvision_stand_in.py
 	@touch $@

@@ -8,24 +8,47 @@ import sys
 def main() -> None:
     """Run the command that the arguments name."""
     try:
-        _run()
+        _run(sys.argv[1:])
     except ModuleNotFoundError as missing:
-        sys.exit(f"The bayesattn command needs {missing.name}: pip install 'bayesattn[experiments]'.")
+        extra = "ray" if missing.name == "ray" else "experiments"
+        sys.exit(f"The bayesattn command needs {missing.name}: pip install 'bayesattn[{extra}]'.")
     except KeyboardInterrupt:
-        sys.exit("\nStopped. Nothing half-written was left behind; start again with the same command.")
+        sys.exit("\nStopped. Nothing half-written was left behind; the same command goes on from the last checkpoint.")
 
 
-def _run() -> None:
+def _run(arguments: list[str]) -> None:
     import tyro
+    from rich.console import Console
 
+    from bayesattn import commands
+    from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
 
-    commands = {"demo": (DemoOptions, run_demo)}
-    options = tyro.extras.subcommand_cli_from_dict(
-        {name: kind for name, (kind, _) in commands.items()},
-        prog="bayesattn",
-        description="Bayesian attention for PyTorch.",
-    )
-    for kind, run in commands.values():
-        if isinstance(options, kind):
-            run(options)
+    console = Console()
+    kinds = {
+        "demo": DemoOptions,
+        "list": commands.ListCommand,
+        "run": commands.RunCommand,
+        "table": commands.TableCommand,
+        "render": commands.RenderCommand,
+    }
+    names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
+    try:
+        if arguments[:1] == ["run"] and len(names) == 2:
+            commands.start_run(arguments[1:], console)
+            return
+        options = tyro.extras.subcommand_cli_from_dict(
+            kinds, prog="bayesattn", description="Bayesian attention for PyTorch.", args=arguments
+        )
+        if isinstance(options, DemoOptions):
+            run_demo(options)
+        elif isinstance(options, commands.ListCommand):
+            commands.list_names(options, console)
+        elif isinstance(options, commands.TableCommand):
+            commands.make_table(options, console)
+        elif isinstance(options, commands.RenderCommand):
+            commands.render_document(options, console)
+        else:
+            sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
+    except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:
+        sys.exit(f"bayesattn: {problem}")

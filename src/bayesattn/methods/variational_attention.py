@@ -1,0 +1,220 @@
+"""Variational attention: the thesis's Gaussian and Dirichlet weights, and BAM's Weibull and lognormal ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import partial
+
+from torch import Tensor, nn
+
+import bayesattn as ba
+from bayesattn import checks
+from bayesattn.latents import Latents
+from bayesattn.methods.base import Method
+from bayesattn.methods.registered import METHODS
+from bayesattn.objective import Elbo, KLReduction, elbo
+from bayesattn.posteriors import Posterior
+from bayesattn.posteriors.learned import THESIS_START
+from bayesattn.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class KLOptions:
+    """How the KL of the attention weights enters the objective."""
+
+    kl_weight: float = 1.0
+    """Factor of the KL; 1 is the ELBO (the thesis: not re-weighted)."""
+    kl_anneal: float = 0.0
+    """Share of the training in which the factor rises linearly from 0."""
+    kl_reduction: KLReduction = "sum"
+    """How the KL of one example is formed: "sum" is the ELBO, "mean" the average over all weights, as BAM's code has it."""
+
+    def __post_init__(self) -> None:
+        checks.finite("kl_weight", self.kl_weight)
+        if not 0 <= self.kl_anneal <= 1:
+            raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
+
+
+class AttentionMethod(Method):
+    """The base model with a posterior in each of its attention layers, trained by the ELBO."""
+
+    samples = True
+
+    def __init__(self, options: KLOptions):
+        self.kl = options
+
+    @abstractmethod
+    def posterior(self, task: Task) -> Posterior:
+        """The distribution of the attention weights."""
+
+    def build(self, task: Task) -> nn.Module:
+        return ba.convert(super().build(task), self.posterior(task))
+
+    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
+        anneal = 1.0 if self.kl.kl_anneal == 0 else min(1.0, progress / self.kl.kl_anneal)
+        return elbo(nll, latents, kl_weight=self.kl.kl_weight * anneal, kl_reduction=self.kl.kl_reduction)
+
+
+@dataclass(frozen=True)
+class GaussianOptions(KLOptions):
+    """Gaussian logits with learned scale."""
+
+    prior_sigma: float = 1.0
+    """Scale of the prior, which is centred on the same logits (not stated in the thesis)."""
+    initial_sigma: float = THESIS_START
+    """Where the scale starts: softplus(-7), as in the thesis."""
+    network_width: int = 16
+    """Width of the network of the data-dependent form (not stated in the thesis)."""
+
+
+class GaussianAttention(AttentionMethod):
+    """Tied to positions as in the thesis, where the task has a longest length."""
+
+    def __init__(self, options: GaussianOptions, data_dependent: bool):
+        super().__init__(options)
+        self.options = options
+        self.data_dependent = data_dependent
+
+    def posterior(self, task: Task) -> Posterior:
+        return ba.Gaussian(
+            self.options.prior_sigma,
+            self.options.initial_sigma,
+            self.data_dependent,
+            max_len=task.max_len,
+            hidden=self.options.network_width,
+        )
+
+
+@dataclass(frozen=True)
+class DirichletOptions(KLOptions):
+    """Dirichlet weights with learned sharpness a: alpha = a · softmax(scores)."""
+
+    prior_concentration: float = 0.99
+    """Concentration of the symmetric prior (the thesis: "as in Joo et al.")."""
+    initial_sharpness: float | None = None
+    """Where a starts. None: the task's longest length (10 if it has none), at which uniform attention has next to no KL. The
+    thesis's softplus(-7), 0.000911, has a KL of 6e5 nats for each row of 24 keys: training sees nothing else."""
+    network_width: int = 16
+    """Width of the network of the data-dependent form (not stated in the thesis)."""
+
+
+class DirichletAttention(AttentionMethod):
+    """Exact, or with the thesis's inverse-CDF approximation of the Gamma draws; always in log space."""
+
+    def __init__(self, options: DirichletOptions, data_dependent: bool, approximate: bool):
+        super().__init__(options)
+        self.options = options
+        self.data_dependent = data_dependent
+        self.approximate = approximate
+
+    def posterior(self, task: Task) -> Posterior:
+        sharpness = self.options.initial_sharpness
+        return ba.Dirichlet(
+            self.options.prior_concentration,
+            float(task.max_len or 10) if sharpness is None else sharpness,
+            self.data_dependent,
+            max_len=task.max_len,
+            approximate=self.approximate,
+            hidden=self.options.network_width,
+        )
+
+
+@dataclass(frozen=True)
+class WeibullOptions(KLOptions):
+    """BAM with Weibull weights."""
+
+    kl_reduction: KLReduction = "mean"
+    """How the KL of one example is formed: "mean" is the average over all weights, as BAM's code has it, "sum" the ELBO."""
+    k: float = 10.0
+    """Shape of the Weibull distribution; large values mean little noise."""
+
+
+@dataclass(frozen=True)
+class FixedWeibullOptions(WeibullOptions):
+    """BAM with Weibull weights and one Gamma prior for all."""
+
+    alpha: float = 1.0
+    """Concentration of the prior."""
+    beta: float = 1.0
+    """Rate of the prior."""
+
+
+@dataclass(frozen=True)
+class ContextualWeibullOptions(WeibullOptions):
+    """BAM with Weibull weights and a Gamma prior computed from the keys."""
+
+    beta: float = 0.01
+    """Rate of the prior."""
+    network_width: int = 5
+    """Width of the network on the keys."""
+
+
+class WeibullAttention(AttentionMethod):
+    """BAM-WF and BAM-WC."""
+
+    def __init__(self, options: FixedWeibullOptions | ContextualWeibullOptions):
+        super().__init__(options)
+        self.options = options
+
+    def posterior(self, task: Task) -> Posterior:
+        options = self.options
+        if isinstance(options, FixedWeibullOptions):
+            return ba.Weibull(options.k, ba.GammaPrior(options.alpha, options.beta))
+        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.network_width))
+
+
+@dataclass(frozen=True)
+class LogNormalOptions(KLOptions):
+    """BAM with lognormal weights."""
+
+    kl_reduction: KLReduction = "mean"
+    """How the KL of one example is formed: "mean" is the average over all weights, as BAM's code has it, "sum" the ELBO."""
+    sigma: float = 0.1
+    """Scale of the log weights; small values mean little noise."""
+    prior_sigma: float = 1.0
+    """Scale of the prior's log weights."""
+
+
+@dataclass(frozen=True)
+class ContextualLogNormalOptions(LogNormalOptions):
+    """BAM with lognormal weights and a prior computed from the keys."""
+
+    network_width: int = 5
+    """Width of the network on the keys."""
+
+
+class LogNormalAttention(AttentionMethod):
+    """BAM-LF and BAM-LC."""
+
+    def __init__(self, options: LogNormalOptions):
+        super().__init__(options)
+        self.options = options
+
+    def posterior(self, task: Task) -> Posterior:
+        options = self.options
+        if isinstance(options, ContextualLogNormalOptions):
+            return ba.LogNormal(options.sigma, ba.ContextualLogNormal(options.prior_sigma, options.network_width))
+        return ba.LogNormal(options.sigma, ba.LogNormalPrior(sigma=options.prior_sigma))
+
+
+_FORMS = (("", "", False), ("-dd", ", from the data", True))
+for _suffix, _words, _dependent in _FORMS:
+    METHODS.add(
+        f"attn-gaussian{_suffix}",
+        f"Gaussian logits, learned scale{_words} (thesis)",
+        GaussianOptions(),
+        partial(GaussianAttention, data_dependent=_dependent),
+    )
+for _approximate in (True, False):
+    for _suffix, _words, _dependent in _FORMS:
+        METHODS.add(
+            f"attn-dirichlet{'-approx' if _approximate else ''}{_suffix}",
+            f"Dirichlet weights{', approximate draws' if _approximate else ''}, learned sharpness{_words} (thesis)",
+            DirichletOptions(),
+            partial(DirichletAttention, data_dependent=_dependent, approximate=_approximate),
+        )
+METHODS.add("bam-wf", "Weibull weights, fixed Gamma prior (BAM)", FixedWeibullOptions(), WeibullAttention)
+METHODS.add("bam-wc", "Weibull weights, contextual Gamma prior (BAM)", ContextualWeibullOptions(), WeibullAttention)
+METHODS.add("bam-lf", "lognormal weights, fixed prior (BAM)", LogNormalOptions(), LogNormalAttention)
+METHODS.add("bam-lc", "lognormal weights, contextual prior (BAM)", ContextualLogNormalOptions(), LogNormalAttention)

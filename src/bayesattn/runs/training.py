@@ -1,0 +1,183 @@
+"""The training of one run: through accelerate, resumable at every epoch.
+
+All randomness of an epoch is seeded by (seed, member, epoch, process), so that a checkpoint between two epochs needs no state
+of any generator, and a run that was stopped repeats the epoch it was in exactly.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from bayesattn.latents import record
+from bayesattn.methods import Method
+from bayesattn.runs.config import RunConfig
+from bayesattn.runs.folder import RunFolder
+from bayesattn.tasks import Splits, Task, Training
+from bayesattn.tasks.base import Examples
+
+VALIDATION_EXAMPLES = 1000
+"""The validation loss of each epoch is taken on at most so many examples."""
+
+OnEpoch = Callable[[dict[str, Any]], object]
+
+
+@dataclass
+class Fitted:
+    """Trained models, and the processor seconds that it took, over all resumptions."""
+
+    models: list[nn.Module]
+    seconds: float
+
+
+def seed_of(*parts: object) -> int:
+    """A seed from anything that can be printed."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:7], "big")
+
+
+class Trainer:
+    """Trains the members of one run, one after the other, and keeps checkpoints on the way."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        folder: RunFolder,
+        accelerator: Accelerator,
+        checkpoint_seconds: float,
+        on_epoch: OnEpoch,
+    ):
+        self.config = config
+        self.folder = folder
+        self.accelerator = accelerator
+        self.checkpoint_seconds = checkpoint_seconds
+        self.on_epoch = on_epoch
+        self.task: Task = config.make_task()
+        self.method: Method = config.make_method()
+        self.training: Training = config.training
+
+    def fit(self, splits: Splits) -> Fitted:
+        """All members, from the last checkpoint if there is one."""
+        train = _to_device(_share(splits.train, self.training.train_share), self.accelerator.device)
+        validation = _to_device(tuple(t[:VALIDATION_EXAMPLES] for t in splits.validation), self.accelerator.device)
+        state = self.folder.read_checkpoint() or {"epoch": 0, "finished": [], "history": [], "seconds": 0.0}
+        if self.accelerator.is_main_process:
+            self.folder.write_history(state["history"])
+        models = [self._restored(index, weights, train) for index, weights in enumerate(state["finished"])]
+        while len(models) < self.method.members:
+            models.append(self._fit_member(len(models), train, validation, state))
+        return Fitted(models, state["seconds"])
+
+    def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:
+        base = self._fresh(member)
+        optimiser = torch.optim.Adam(base.parameters(), lr=self.training.learning_rate)
+        if "model" in state:
+            base.load_state_dict(state["model"])
+            optimiser.load_state_dict(state["optimiser"])
+        model, prepared = self.accelerator.prepare(base, optimiser)
+        saved = time.monotonic()
+        for epoch in range(state["epoch"], self.training.epochs):
+            start = time.process_time()
+            torch.manual_seed(seed_of(self.config.seed, member, epoch, self.accelerator.process_index))
+            line = {"member": member, "epoch": epoch + 1} | self._epoch(model, prepared, member, epoch, train)
+            line["validation_nll"] = self._validate(base, validation)
+            state["seconds"] += time.process_time() - start
+            line["seconds"] = round(state["seconds"], 3)
+            state["history"].append(line)
+            state["epoch"] = epoch + 1
+            if self.accelerator.is_main_process:
+                self.folder.append_history(line)
+                if time.monotonic() - saved >= self.checkpoint_seconds:
+                    running = {"model": base.state_dict(), "optimiser": optimiser.state_dict()}
+                    self.folder.write_checkpoint(state | running)
+                    saved = time.monotonic()
+            self.on_epoch(line)
+        self.accelerator.free_memory()
+        state["finished"].append(base.state_dict())
+        state["epoch"] = 0
+        state.pop("model", None)
+        state.pop("optimiser", None)
+        if self.accelerator.is_main_process:
+            self.folder.write_checkpoint(state)
+        self.method.finish(base, self.task, train)
+        return base
+
+    def _epoch(
+        self, model: nn.Module, optimiser: torch.optim.Optimizer, member: int, epoch: int, train: Examples
+    ) -> dict[str, float]:
+        """One pass over the training examples; the means of its losses."""
+        size = len(train[0])
+        order = torch.randperm(size, generator=torch.Generator().manual_seed(seed_of(self.config.seed, member, epoch)))
+        batches = order.to(self.accelerator.device).split(self.training.batch_size)
+        total = len(batches) * self.training.epochs
+        sums = torch.zeros(3, device=self.accelerator.device)
+        model.train()
+        for number, batch in enumerate(batches):
+            step = epoch * len(batches) + number
+            for group in optimiser.param_groups:
+                group["lr"] = self.training.learning_rate * triangle(step, total, self.training.warmup)
+            mine = batch[self.accelerator.process_index :: self.accelerator.num_processes]
+            # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
+            examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
+            with record() as latents:
+                nll = self.task.nll(model, examples)
+            objective = self.method.objective(nll, latents, step / total, size)
+            # the processes' gradients are averaged: weigh each by its share of the batch
+            weight = len(mine) * self.accelerator.num_processes / len(batch)
+            optimiser.zero_grad()
+            self.accelerator.backward(objective.loss * weight)
+            optimiser.step()
+            parts = (objective.loss.detach(), objective.nll, objective.local_kl + objective.global_kl)
+            sums += len(mine) * torch.stack(parts)
+        summed = cast(Tensor, self.accelerator.reduce(sums))
+        loss, nll, kl = (summed / size).tolist()
+        return {"loss": loss, "nll": nll, "kl": kl}
+
+    @torch.no_grad()
+    def _validate(self, model: nn.Module, validation: Examples) -> float:
+        """Mean negative log-likelihood of the point estimate."""
+        model.eval()
+        parts = [
+            self.task.nll(model, tuple(tensor[index] for tensor in validation)).sum()
+            for index in torch.arange(len(validation[0])).split(self.training.batch_size)
+        ]
+        return torch.stack(parts).sum().item() / len(validation[0])
+
+    def _fresh(self, member: int) -> nn.Module:
+        torch.manual_seed(seed_of(self.config.seed, member, "start"))
+        return self.method.build(self.task).to(self.accelerator.device)
+
+    def _restored(self, member: int, weights: dict[str, Tensor], train: Examples) -> nn.Module:
+        model = self._fresh(member)
+        model.load_state_dict(weights)
+        self.method.finish(model, self.task, train)
+        return model
+
+
+def triangle(step: int, total: int, warmup: float) -> float:
+    """The factor of the learning rate: linear to 1 in the first share `warmup` of the steps, then linear towards 0.
+
+    >>> [round(triangle(step, 10, 0.2), 3) for step in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.125]
+    """
+    rising = round(warmup * total)
+    return (step + 1) / rising if step < rising else (total - step) / (total - rising)
+
+
+def _share(examples: Examples, share: float) -> Examples:
+    """A random part of the examples, the same for every run."""
+    if share == 1.0:
+        return examples
+    size = len(examples[0])
+    chosen = torch.randperm(size, generator=torch.Generator().manual_seed(0))[: max(1, round(share * size))]
+    return tuple(tensor[chosen] for tensor in examples)
+
+
+def _to_device(examples: Examples, device: torch.device) -> Examples:
+    return tuple(tensor.to(device) for tensor in examples)

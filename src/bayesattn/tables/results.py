@@ -1,0 +1,81 @@
+"""The kept results of a table: one small JSON file, every run with its config, seed, commit and cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesattn.files import write_atomically
+from bayesattn.runs import RunConfig, RunFolder
+from bayesattn.tables.base import Table
+from bayesattn.tasks import TASKS
+
+KEPT = (
+    "config",
+    "metrics",
+    "train_seconds",
+    "evaluate_seconds",
+    "parameters",
+    "commit",
+    "version",
+    "torch",
+    "finished",
+)
+
+
+@dataclass(frozen=True)
+class TableResults:
+    """The finished runs of a table at one budget, and the floors of its tasks."""
+
+    table: str
+    budget: str
+    floors: dict[str, dict[str, float]]
+    runs: list[dict[str, Any]]
+
+    def of(self, task: str, method: str) -> list[dict[str, Any]]:
+        """The runs of one cell, one for each seed."""
+        return [run for run in self.runs if (run["config"]["task"], run["config"]["method"]) == (task, method)]
+
+
+def file_name(table: str, budget: str) -> str:
+    """The name of the file in the results folder."""
+    return f"{table}.json" if budget == "paper" else f"{table}-{budget}.json"
+
+
+def collect(
+    table: Table, budget: str, configs: Iterable[RunConfig], folder: Path, kept: TableResults | None = None
+) -> TableResults:
+    """What of `configs` has finished in `folder`, and else, of the same runs, what was `kept` before."""
+    before = {RunConfig.from_json(run["config"]).name: run for run in (kept.runs if kept else [])}
+    runs = []
+    for config in configs:
+        result = RunFolder.of(folder, config).result() or before.get(config.name)
+        if result is not None:
+            runs.append({key: result[key] for key in KEPT})
+    tasks = dict.fromkeys(run["config"]["task"] for run in runs)
+    floors = {task: floor for task in tasks if (floor := TASKS.create(task).floor()) is not None}
+    return TableResults(table.name, budget, floors, runs)
+
+
+def write(results: TableResults, folder: Path) -> Path:
+    """Keep the results: readable, with one line for each run."""
+    head = {"table": results.table, "budget": results.budget, "floors": results.floors}
+    lines = ",\n".join("    " + json.dumps(run, sort_keys=True) for run in results.runs)
+    text = json.dumps(head, indent=2)[:-2] + ',\n  "runs": [\n' + lines + "\n  ]\n}\n"
+    path = Path(folder) / file_name(results.table, results.budget)
+    write_atomically(path, text)
+    return path
+
+
+def read(path: Path) -> TableResults:
+    """Results that `write` kept."""
+    try:
+        values = json.loads(Path(path).read_text())
+        return TableResults(values["table"], values["budget"], values["floors"], values["runs"])
+    except (json.JSONDecodeError, KeyError) as problem:
+        raise ValueError(
+            f"{path} is not a file of results ({type(problem).__name__}: {problem}): write it anew with `bayesattn table`."
+        ) from None

@@ -1,0 +1,33 @@
+"""A table in the terminal and as Markdown."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+from table_cases import RESULTS, TABLE
+
+from bayesattn.tables.show import _figure, as_markdown, in_terminal
+from bayesattn.tables.summary import summarise
+
+(PART,) = summarise(TABLE, RESULTS)
+
+
+def test_markdown_has_ours_the_papers_and_the_difference() -> None:
+    lines = as_markdown(PART).splitlines()
+    assert lines[0] == "### M1"
+    row = next(line for line in lines if line.startswith("| mle"))
+    assert row.startswith("| mle | −27.00 ± 0.577 | −26.09 | −0.910 | 0.500 ± 0.0000 | 0.0046 | +0.495 |")
+    assert row.endswith("| 1.0 |")
+    assert "| ensemble | not run | −25.99 |  |" in as_markdown(PART)
+
+
+def test_the_terminal_shows_the_papers_figure_beside_ours() -> None:
+    out = io.StringIO()
+    Console(file=out, width=200).print(in_terminal(PART))
+    assert "−27.00 ± 0.577 (−26.09)" in out.getvalue()
+    assert "floor" in out.getvalue()
+
+
+def test_figures_keep_what_counts() -> None:
+    assert [_figure(value) for value in (-26.0895, 1.0039, 0.0046)] == ["−26.09", "1.004", "0.0046"]

@@ -1,0 +1,37 @@
+"""From runs to figures, by hand."""
+
+from __future__ import annotations
+
+import pytest
+from table_cases import RESULTS, TABLE
+
+from bayesattn.tables.summary import FLOOR, summarise
+
+
+def test_mean_error_difference_and_cost() -> None:
+    (part,) = summarise(TABLE, RESULTS)
+    rows = {row.method: row for row in part.rows}
+    mle = rows["mle"].cells[0]
+    assert mle.mean == pytest.approx(-27.0)
+    assert mle.error == pytest.approx(1 / 3**0.5)
+    assert mle.published is not None
+    assert mle.difference == pytest.approx(-27.0 + 26.0895)
+    bam = rows["bam-wf"].cells[0]
+    assert (bam.mean, bam.error, bam.published, bam.difference) == (-26.5, None, None, None)
+    assert rows["bam-wf"].cost == pytest.approx(2.5)
+    assert rows["mle"].cost == pytest.approx(1.0)
+
+
+def test_the_floor_is_the_first_row_and_published_methods_that_did_not_run_are_there() -> None:
+    (part,) = summarise(TABLE, RESULTS)
+    assert part.rows[0].method == FLOOR
+    assert [cell.mean for cell in part.rows[0].cells] == [-25.0, 0.0, 1.0]
+    ensemble = next(row for row in part.rows if row.method == "ensemble")
+    assert ensemble.seeds == 0
+    assert ensemble.cells[0].mean is None
+    assert "mc-dropout" not in {row.method for row in part.rows}  # neither run nor published
+
+
+def test_what_was_spent_is_said() -> None:
+    (part,) = summarise(TABLE, RESULTS)
+    assert part.spent == "100 epochs, 30 samples, 1 to 3 seed(s), 100 % of the training data"
