@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from torch import nn
 
@@ -20,6 +20,20 @@ class TorchAdapter(Adapter):
 
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         return {name: module for name, module in model.named_modules() if type(module) is nn.MultiheadAttention}
+
+    def roles(self, model: nn.Module) -> dict[str, Literal["self", "cross"]]:
+        own = {
+            id(module.self_attn): "self"
+            for module in model.modules()
+            if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer))
+        }
+        other = {
+            id(module.multihead_attn): "cross"
+            for module in model.modules()
+            if isinstance(module, nn.TransformerDecoderLayer)
+        }
+        known = own | other
+        return {name: known[id(layer)] for name, layer in self.find(model).items() if id(layer) in known}
 
     def unsupported(self, model: nn.Module) -> dict[str, str]:
         known = (nn.MultiheadAttention, MultiheadAttention)
