@@ -10,6 +10,9 @@ from torch import nn
 from bayesattn.posteriors import Posterior
 
 
+Role = Literal["self", "cross"]
+
+
 class Adapter(ABC):
     """Finds, converts and reverts the attention layers of one library. A new library is one subclass, registered in `conversion`."""
 
@@ -21,7 +24,7 @@ class Adapter(ABC):
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         """The attention layers that can be converted, by name, in the order of the model."""
 
-    def roles(self, model: nn.Module) -> dict[str, Literal["self", "cross"]]:
+    def roles(self, model: nn.Module) -> dict[str, Role]:
         """Of the layers of `find`, those known to be self- or cross-attention, for `where="self"` and `where="cross"`."""
         return {}
 

@@ -59,6 +59,9 @@ def convert(model: Model, posterior: Posterior | NVIB, where: Where = None) -> M
     chosen = select(layers, where, roles)
     if where is None:
         refused = {name: reason for adapter in adapters for name, reason in adapter.unsupported(model).items()}
+        for adapter in ADAPTERS:  # what another adapter converted is no longer ours to refuse
+            for name in adapter.find_converted(model):
+                refused.pop(name, None)
         if refused:
             name, reason = next(iter(refused.items()))
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -22,13 +22,17 @@ class NVIBAdapter(TorchAdapter):
         return {name: layer for name, layer in super().find(model).items() if _obstacle(layer) is None}
 
     def unsupported(self, model: nn.Module) -> dict[str, str]:
-        obstacles = {name: _obstacle(layer) for name, layer in super().find(model).items()}
-        return super().unsupported(model) | {name: reason for name, reason in obstacles.items() if reason is not None}
+        refused = super().unsupported(model)
+        for name, layer in super().find(model).items():
+            obstacle = _obstacle(layer)
+            if obstacle is not None:
+                refused[name] = obstacle
+        return refused
 
     def find_converted(self, model: nn.Module) -> dict[str, nn.Module]:
         return {name: module for name, module in model.named_modules() if hasattr(module, _MARK)}
 
-    def convert_layer(self, layer: nn.Module, posterior: NVIB) -> None:
+    def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
         layer.__class__ = DenoisingMultiheadAttention
         cast(DenoisingMultiheadAttention, layer).set_nvib(posterior)
         setattr(layer, _MARK, True)

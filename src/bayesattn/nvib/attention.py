@@ -120,7 +120,9 @@ def log_weight_or_lowest(mixture: Mixture) -> Float[Tensor, "batch components"]:
 
 def check_compat(compat: Compat | None) -> Compat | None:
     """`compat` if it is known."""
-    return None if compat is None else checks.one_of("compat", compat, ("v3", "v1"))
+    if compat is not None:
+        checks.one_of("compat", compat, ("v3", "v1"))
+    return compat
 
 
 def _weights(logits: Tensor, mixture: Mixture, attn_mask: Tensor | None, dropout_p: float) -> tuple[Tensor, Tensor]:
