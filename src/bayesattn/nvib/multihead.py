@@ -98,7 +98,7 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
         the future. With a `cache`, `key` holds the new tokens alone, every query sees the past and itself, and no KL is recorded: it
         is for decoding.
         """
-        if value is not None and value is not key:
+        if value is not None and not _same(key, value):
             raise ValueError("value must be key (or None): denoising attention reads keys and values from one latent.")
         batched = query.dim() == 3
         if query.is_nested or query.dim() not in (2, 3) or (isinstance(key, Tensor) and key.dim() != query.dim()):
@@ -215,3 +215,10 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
             if biases[2] is not None:
                 output = output + to_compute(biases[2]).view(self.num_heads, 1, self.head_dim)
         return output.to(self.out_proj.weight.dtype), weights
+
+
+def _same(key: Tensor | Mixture, value: Tensor | Mixture) -> bool:
+    """Whether both are one object, or two views of the same numbers."""
+    if value is key or isinstance(key, Mixture) or isinstance(value, Mixture):
+        return value is key
+    return (key.data_ptr(), key.shape, key.stride()) == (value.data_ptr(), value.shape, value.stride())
