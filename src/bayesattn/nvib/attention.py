@@ -94,11 +94,11 @@ def attend_points(
     features = query.shape[-1]
     pieces = _pieces(bias, key.dtype)
     idle = -(features + len(pieces)) % 8  # kernels like widths of whole vectors
-    constant = query.new_full((*query.shape[:-1], len(pieces)), math.sqrt(features))
-    carried = torch.stack(pieces, -1).unsqueeze(1).expand(-1, key.shape[1], -1, -1)
+    constant = query.new_tensor([math.sqrt(features)] * len(pieces) + [0.0] * idle)
+    carried = F.pad(torch.stack(pieces, -1), (0, idle)).unsqueeze(1)
     output = F.scaled_dot_product_attention(
-        F.pad(torch.cat([query, constant], -1), (0, idle)),
-        F.pad(torch.cat([key, carried], -1), (0, idle)),
+        torch.cat([query, constant.expand(*query.shape[:-1], -1)], -1),
+        torch.cat([key, carried.expand(-1, key.shape[1], -1, -1)], -1),
         F.pad(value, (0, len(pieces) + idle)),
         attn_mask=None if attn_mask is None else attn_mask.to(query.dtype),
         dropout_p=dropout_p,

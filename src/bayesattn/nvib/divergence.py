@@ -55,13 +55,12 @@ def gaussian_kl(
     """
     if posterior.log_variance is None:
         raise ValueError("posterior must be Gaussian, got points: take the KL before sampling.")
+    dim = posterior.mean.shape[-1]
     log_ratio = posterior.log_variance - prior_log_variance
-    distance = (posterior.mean - prior_mean).square() * (-prior_log_variance).exp()
-    elements = 0.5 * (exp_with_linear_tail(log_ratio) + distance - 1.0 - log_ratio)
-    if normalisation == "paper":
-        return kappa * (posterior.weights * elements.mean(-1)).sum(-1)
-    count = posterior.mask.sum(-1).to(elements.dtype)
-    return kappa * count * (posterior.weights * elements.sum(-1)).sum(-1)
+    distance = (posterior.mean - prior_mean).square() @ (-prior_log_variance).exp()
+    components = 0.5 * (exp_with_linear_tail(log_ratio).sum(-1) - dim - log_ratio.sum(-1) + distance)
+    kl = kappa * (posterior.weights * components).sum(-1)
+    return kl / dim if normalisation == "paper" else kl * posterior.mask.sum(-1)
 
 
 def symmetric_dirichlet_kl(
