@@ -9,7 +9,6 @@ from torch import nn
 
 from bayesattn.posteriors import Posterior
 
-
 Role = Literal["self", "cross"]
 
 

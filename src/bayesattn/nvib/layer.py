@@ -90,7 +90,7 @@ class NVIB(Configurable, nn.Module):
         self.lambda_gaussian = _not_negative("lambda_gaussian", lambda_gaussian)
         self.normalisation: Normalisation = checks.one_of("normalisation", normalisation, ("paper", "sum"))
         self.threshold = _not_negative("threshold", threshold)
-        self.compat = check_compat(compat)
+        self.compat: Compat | None = check_compat(compat)
         if dim is not None:
             self._make_parameters(checks.whole("dim", dim))
 

@@ -71,7 +71,7 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
         """Give this layer its own copy of `nvib`."""
         self.moments = None
         self.nvib = None
-        self.compat = check_compat(compat)
+        self.compat: Compat | None = check_compat(compat)
         # torch's encoder layers read this private flag and, where it is True, skip this module's forward in eval mode
         self._qkv_same_embed_dim = False
         if nvib is not None:
