@@ -92,6 +92,21 @@ def test_both_kls_are_recorded_apart_with_their_weights(normalisation: str) -> N
     assert latents.local_terms[0].tokens.tolist() == [5, 3, 4]
 
 
+@pytest.mark.parametrize("alpha", ["relu", "exp", "quadratic"])
+def test_the_order_of_tokens_does_not_matter(alpha: str) -> None:
+    attention = DenoisingMultiheadAttention(8, 2, nvib=NVIB(alpha=alpha), batch_first=True).eval()  # pyright: ignore
+    order = torch.tensor([3, 0, 4, 1, 2])
+    query, results = torch.randn(3, 2, 8), []
+    for keys, padding in ((X, PADDING), (X[:, order], PADDING[:, order])):
+        with ba.record() as latents:
+            output, weights = attention(query, keys, key_padding_mask=padding)
+        results.append((output, weights, latents.local_kl))
+    (output, weights, kl), (again, shuffled, same_kl) = results
+    assert torch.allclose(output, again, atol=1e-5)
+    assert torch.allclose(weights[..., 1:][..., order], shuffled[..., 1:], atol=1e-6)
+    assert torch.allclose(kl, same_kl, rtol=1e-5)
+
+
 def test_padding_changes_nothing() -> None:
     nvib = NVIB(8, delta=0.2)
     with ba.record() as padded:
