@@ -72,7 +72,8 @@ def symmetric_dirichlet_kl(
 
         s(q) - s(p) + (1 - p/q) r(q):
 
-    the terms in x log K, beside which everything else is lost when q is large, cancel before they are formed.
+    the terms in x log K, beside which everything else is lost when q is large, cancel before they are formed. Where p/q is above
+    e^60 it is continued by its tangent in log(p/q).
     """
     ratio = exp_with_linear_tail(log_p - log_q)
     difference = _log_normaliser(log_q, components) - _log_normaliser(log_p, components)

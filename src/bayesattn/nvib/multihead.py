@@ -92,7 +92,7 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
         is_causal: bool = False,
         cache: DecodingCache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """As torch's; `value` must be `key`, or None.
+        """As torch's; `value` must be `key`, or None, and a float `key_padding_mask` says padding where it is -inf, and nothing else.
 
         `attn_mask` has a column for each token; the prior's component is visible through every mask. `is_causal` without `attn_mask` masks
         the future. With a `cache`, `key` holds the new tokens alone, every query sees the past and itself, and no KL is recorded: it
