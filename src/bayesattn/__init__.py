@@ -1,6 +1,6 @@
 """bayesattn: attention weights that are random variables, a KL that trains them, predictions that know when they do not know."""
 
-from bayesattn import metrics, nn
+from bayesattn import metrics, nn, nvib
 from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert, revert, supported
@@ -41,6 +41,7 @@ __all__ = [
     "linear",
     "metrics",
     "nn",
+    "nvib",
     "posterior_by_name",
     "predict",
     "record",

@@ -35,6 +35,16 @@ def test_the_chosen_layers_in_the_order_of_the_model(where: Where, expected: lis
     assert list(select(LAYERS, where)) == expected
 
 
+def test_self_and_cross_attention_by_their_roles() -> None:
+    roles = {NAMES[0]: "self", NAMES[2]: "self", NAMES[3]: "cross"}
+    assert list(select(LAYERS, "self", roles)) == [NAMES[0], NAMES[2]]
+    assert list(select(LAYERS, "cross", roles)) == [NAMES[3]]
+    with pytest.raises(ValueError, match="where='cross' chooses none"):
+        select(LAYERS, "cross")
+    named = {"self": nn.Identity(), "other": nn.Identity()}
+    assert list(select(named, "self", {"other": "self"})) == ["self"], "a layer's own name comes first"
+
+
 @pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(
     ("where", "message"),

@@ -7,12 +7,13 @@ from torch import Tensor, nn
 
 import bayesattn as ba
 
-POSTERIORS: dict[str, ba.Posterior] = {
+POSTERIORS: dict[str, ba.Posterior | ba.nvib.NVIB] = {
     "softmax": ba.Softmax(),
     "weibull": ba.Weibull(3.0, ba.ContextualGamma(0.1, 3)),
     "lognormal": ba.LogNormal(0.5, ba.ContextualLogNormal(1.0, 3)),
     "gaussian": ba.Gaussian(data_dependent=True),
     "dirichlet": ba.Dirichlet(),
+    "nvib": ba.nvib.NVIB(alpha="quadratic", delta=0.25, kappa=2),
 }
 
 
@@ -28,7 +29,7 @@ class Model(nn.Module):
         return self.encoder(x, src_key_padding_mask=padding)
 
 
-def build(posterior: ba.Posterior) -> nn.Module:
+def build(posterior: ba.Posterior | ba.nvib.NVIB) -> nn.Module:
     """The same model every time, converted."""
     torch.manual_seed(0)
     return ba.convert(Model(), posterior)

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
 
 from torch import nn
 
 from bayesattn.posteriors import Posterior
+
+Role = Literal["self", "cross"]
 
 
 class Adapter(ABC):
     """Finds, converts and reverts the attention layers of one library. A new library is one subclass, registered in `conversion`."""
 
     name: str
+    template: ClassVar[type] = Posterior
+    """What it can give to a layer: a posterior of the weights, or something that takes the whole of attention over."""
 
     @abstractmethod
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         """The attention layers that can be converted, by name, in the order of the model."""
+
+    def roles(self, model: nn.Module) -> dict[str, Role]:
+        """Of the layers of `find`, those known to be self- or cross-attention, for `where="self"` and `where="cross"`."""
+        return {}
 
     @abstractmethod
     def unsupported(self, model: nn.Module) -> dict[str, str]:
@@ -27,8 +36,8 @@ class Adapter(ABC):
         """The layers that `convert_layer` has changed."""
 
     @abstractmethod
-    def convert_layer(self, layer: nn.Module, posterior: Posterior) -> None:
-        """Change one layer in place; it gets its own copy of the posterior."""
+    def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
+        """Change one layer in place; it gets its own copy of the posterior, which is a `template`."""
 
     @abstractmethod
     def revert_layer(self, layer: nn.Module) -> None:

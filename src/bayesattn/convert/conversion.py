@@ -9,17 +9,19 @@ from torch import nn
 from bayesattn.convert.adapter import Adapter
 from bayesattn.convert.geometric import GeometricAdapter
 from bayesattn.convert.huggingface import HuggingFaceAdapter
+from bayesattn.convert.nvib import NVIBAdapter
 from bayesattn.convert.selection import Where, select
 from bayesattn.convert.timm import TimmAdapter
 from bayesattn.convert.torch import TorchAdapter
+from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
 Model = TypeVar("Model", bound=nn.Module)
 
-ADAPTERS: list[Adapter] = [TorchAdapter(), HuggingFaceAdapter(), TimmAdapter(), GeometricAdapter()]
+ADAPTERS: list[Adapter] = [TorchAdapter(), NVIBAdapter(), HuggingFaceAdapter(), TimmAdapter(), GeometricAdapter()]
 
 
-def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
+def convert(model: Model, posterior: Posterior | NVIB, where: Where = None) -> Model:
     """Make the attention of `model` Bayesian, in place, and return the model.
 
     Weights, state-dict keys, hooks and the module objects stay as they are; each chosen layer gets a copy of `posterior` with
@@ -27,9 +29,9 @@ def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
 
     Args:
         model: any model made of `torch.nn.MultiheadAttention`, such as `nn.TransformerEncoder`.
-        posterior: the distribution of the attention weights.
-        where: which layers: None (all), a predicate of (name, layer), an index, "last 2 layers", a name or a pattern such as
-            "encoder.*", or a list of indices or names.
+        posterior: the distribution of the attention weights; or an `NVIB`, which makes attention denoising attention over a random latent.
+        where: which layers: None or "all", "self" or "cross" (attention), a predicate of (name, layer), an index, "last 2 layers", a name
+            or a pattern such as "encoder.*", or a list of indices or names.
 
     >>> import torch, bayesattn as ba
     >>> layer = torch.nn.TransformerEncoderLayer(16, 2, batch_first=True)
@@ -39,21 +41,30 @@ def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
-    if not isinstance(posterior, Posterior):
+    adapters = [adapter for adapter in ADAPTERS if isinstance(posterior, adapter.template)]
+    if not adapters:
         raise TypeError(
-            f"posterior must be a Posterior such as ba.Weibull(k=10.0), got {posterior!r} of type {type(posterior).__name__}."
+            "posterior must be a Posterior such as ba.Weibull(k=10.0), or a ba.nvib.NVIB; "
+            f"got {posterior!r} of type {type(posterior).__name__}."
         )
     owners: dict[str, Adapter] = {}
     layers: dict[str, nn.Module] = {}
-    for adapter in ADAPTERS:
+    roles: dict[str, str] = {}
+    for adapter in adapters:
         found = adapter.find(model)
         layers.update(found)
         owners.update(dict.fromkeys(found, adapter))
+        roles.update(adapter.roles(model))
     if not layers:
-        raise ValueError(_nothing_found(model))
-    chosen = select(layers, where)
+        raise ValueError(_nothing_found(model, adapters))
+    if where == "all" and "all" not in layers:
+        where = None
+    chosen = select(layers, where, roles)
     if where is None:
-        refused = {name: reason for adapter in ADAPTERS for name, reason in adapter.unsupported(model).items()}
+        refused = {name: reason for adapter in adapters for name, reason in adapter.unsupported(model).items()}
+        for adapter in ADAPTERS:  # what another adapter converted is no longer ours to refuse
+            for name in adapter.find_converted(model):
+                refused.pop(name, None)
         if refused:
             name, reason = next(iter(refused.items()))
             raise ValueError(
@@ -61,7 +72,7 @@ def convert(model: Model, posterior: Posterior, where: Where = None) -> Model:
             )
     for name, layer in chosen.items():
         owners[name].convert_layer(layer, posterior)
-    for adapter in ADAPTERS:
+    for adapter in adapters:
         adapter.after_conversion(model)
     return model
 
@@ -78,13 +89,13 @@ def revert(model: Model) -> Model:
     return model
 
 
-def _nothing_found(model: nn.Module) -> str:
+def _nothing_found(model: nn.Module, adapters: list[Adapter]) -> str:
     if any(adapter.find_converted(model) for adapter in ADAPTERS):
         return f"All attention layers of {type(model).__name__} are converted already: call ba.revert(model) first."
-    for adapter in ADAPTERS:
+    for adapter in adapters:
         for name, reason in adapter.unsupported(model).items():
             return f"No attention layer of {type(model).__name__} can be converted: {name!r}: {reason}."
-    kinds = ", ".join(adapter.name for adapter in ADAPTERS)
+    kinds = ", ".join(adapter.name for adapter in adapters)
     return (
         f"{type(model).__name__} has no attention layer that can be converted. Known are the attention layers of: {kinds}. "
         "Write your own attention with ba.attend, or use a layer of ba.nn."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import nn
 
@@ -13,17 +13,19 @@ Where = Callable[[str, nn.Module], bool] | int | str | Sequence[int] | Sequence[
 _ENDS = re.compile(r"(first|last)(?: (\d+))?(?: layers?)?")
 
 
-def select(layers: dict[str, nn.Module], where: Where) -> dict[str, nn.Module]:
+def select(layers: dict[str, nn.Module], where: Where, roles: Mapping[str, str] | None = None) -> dict[str, nn.Module]:
     """The chosen layers, in the order of the model.
 
     `where` is None (all), a predicate of (name, layer), an index or several (negative ones count from the end),
-    "first", "last", "last 2 layers", or one or more names or patterns ("encoder.*").
+    "first", "last", "last 2 layers", or one or more names or patterns ("encoder.*"); or "self" or "cross", by the layers' `roles`.
     """
     if where is None:
         return layers
     names = list(layers)
     if callable(where):
         chosen = [name for name in names if where(name, layers[name])]
+    elif where in ("self", "cross") and where not in layers:
+        chosen = [name for name in names if (roles or {}).get(name) == where]
     elif isinstance(where, str) and (ends := _ENDS.fullmatch(where)):
         count = int(ends[2] or 1)
         if not 1 <= count <= len(names):

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from torch import nn
 
-from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.nn import MultiheadAttention
 from bayesattn.posteriors import Posterior
 
@@ -20,6 +20,15 @@ class TorchAdapter(Adapter):
 
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         return {name: module for name, module in model.named_modules() if type(module) is nn.MultiheadAttention}
+
+    def roles(self, model: nn.Module) -> dict[str, Role]:
+        known: dict[int, Role] = {}
+        for module in model.modules():
+            if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+                known[id(module.self_attn)] = "self"
+            if isinstance(module, nn.TransformerDecoderLayer):
+                known[id(module.multihead_attn)] = "cross"
+        return {name: known[id(layer)] for name, layer in self.find(model).items() if id(layer) in known}
 
     def unsupported(self, model: nn.Module) -> dict[str, str]:
         known = (nn.MultiheadAttention, MultiheadAttention)

@@ -84,7 +84,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             mask,
             is_causal=is_causal and attn_mask is None,
             dropout_p=self.dropout if self.training else 0.0,
-            query_mask=None if query_padding_mask is None else ~_blocks(query_padding_mask),
+            query_mask=None if query_padding_mask is None else ~is_padding(query_padding_mask),
             need_weights=True,
         )
         # length first in memory, as torch lays it out: dropout after this layer then drops what it drops there
@@ -123,23 +123,23 @@ class MultiheadAttention(nn.MultiheadAttention):
             if tuple(attn_mask.shape) not in shapes:
                 raise ValueError(f"attn_mask must have shape {shapes[0]} or {shapes[1]}, got {tuple(attn_mask.shape)}.")
             merged = attn_mask.view(-1, heads if attn_mask.dim() == 3 else 1, queries, keys - extra)
-            merged = _additive("attn_mask", merged, q.dtype)
+            merged = additive_mask("attn_mask", merged, q.dtype)
         if key_padding_mask is not None:
             if tuple(key_padding_mask.shape) != (batch, keys - extra):
                 raise ValueError(
                     f"key_padding_mask must have shape (batch, key) = {(batch, keys - extra)}, got {tuple(key_padding_mask.shape)}."
                 )
-            padding = _additive("key_padding_mask", key_padding_mask[:, None, None, :], q.dtype)
+            padding = additive_mask("key_padding_mask", key_padding_mask[:, None, None, :], q.dtype)
             merged = padding if merged is None else merged + padding
         return merged if merged is None or extra == 0 else F.pad(merged, (0, extra))
 
 
-def _blocks(padding_mask: Tensor) -> Tensor:
+def is_padding(padding_mask: Tensor) -> Tensor:
     """True where a module mask (boolean, or additive float) says padding."""
     return padding_mask if padding_mask.dtype == torch.bool else padding_mask == float("-inf")
 
 
-def _additive(name: str, mask: Tensor, dtype: torch.dtype) -> Tensor:
+def additive_mask(name: str, mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A module mask (True = may not attend) as an additive one."""
     if mask.is_floating_point():
         return mask

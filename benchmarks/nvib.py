@@ -1,0 +1,85 @@
+"""A training step with NVIB against the same transformer without it, at 512 tokens: `python benchmarks/nvib.py`.
+
+Each figure is a ratio of medians of steps that alternate in one process, so what else the machine does weighs on both. A step is
+forward, loss with the KL, backward, Adam. No dropout: torch's own attention then runs on its fused kernel, which is its best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+import bayesattn as ba
+
+LIMIT = 1.3
+
+
+def encoder_decoder(dim: int) -> nn.Module:
+    """One layer of each, the size of the published autoencoder."""
+    return nn.Transformer(dim, max(dim // 64, 1), 1, 1, 4 * dim, dropout=0.0, batch_first=True)
+
+
+def encoder(dim: int) -> nn.Module:
+    layer = nn.TransformerEncoderLayer(dim, max(dim // 64, 1), 4 * dim, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 2)
+
+
+def step_of(model: nn.Module, inputs: tuple[torch.Tensor, ...], bayesian: bool) -> Callable[[], float]:
+    """A function that does one training step and returns its seconds."""
+    optimiser = torch.optim.Adam(model.parameters(), 1e-4)
+
+    def step() -> float:
+        start = time.perf_counter()
+        optimiser.zero_grad()
+        if bayesian:
+            with ba.record() as latents:
+                output = model(*inputs)
+            ba.elbo(output.square().mean((1, 2)), latents).backward()
+        else:
+            model(*inputs).square().mean().backward()
+        optimiser.step()
+        return time.perf_counter() - start
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--dim", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=40.0, help="for each of the cases")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    x = torch.randn(options.batch, options.tokens, options.dim)
+    cases = {
+        "encoder-decoder, where='cross'": (encoder_decoder, (x, x), "cross"),
+        "encoder, where='self'": (encoder, (x,), "self"),
+        "encoder-decoder, where='all'": (encoder_decoder, (x, x), "all"),
+    }
+    print(
+        f"{options.batch} x {options.tokens} tokens, dim {options.dim}, torch {torch.__version__}, {torch.get_num_threads()} threads"
+    )
+    for name, (build, inputs, where) in cases.items():
+        plain = step_of(build(options.dim), inputs, bayesian=False)
+        nvib = step_of(ba.convert(build(options.dim), ba.nvib.NVIB(), where=where), inputs, bayesian=True)
+        plain(), nvib()
+        times: list[tuple[float, float]] = []
+        end = time.perf_counter() + options.seconds
+        while time.perf_counter() < end or len(times) < 5:
+            times.append((plain(), nvib()))
+        before, after = (statistics.median(column) for column in zip(*times, strict=True))
+        ratio = after / before
+        verdict = "within" if ratio <= LIMIT else "above"
+        print(
+            f"{name:32} plain {1e3 * before:7.1f} ms, NVIB {1e3 * after:7.1f} ms, ratio {ratio:.3f} ({verdict} {LIMIT}), {len(times)} steps"
+        )
+
+
+if __name__ == "__main__":
+    main()
