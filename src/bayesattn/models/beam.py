@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -118,7 +119,8 @@ def _take(tokens: Tensor, indices: Tensor) -> Tensor:
 def _merge(finished: Hypotheses, tokens: Tensor, scores: Tensor) -> Hypotheses:
     """The best of those finished before and those that end now, filled up with eos."""
     longest = finished.tokens.shape[-1]
-    filled = torch.nn.functional.pad(tokens, (0, longest - tokens.shape[-1]), value=finished.eos)
+    filled = F.pad(tokens, (0, longest - tokens.shape[-1]), value=finished.eos)
+    filled = filled.masked_fill(scores.isneginf().unsqueeze(-1), finished.eos)
     everything = torch.cat([finished.scores, scores], 1)
     best = everything.topk(finished.scores.shape[1], 1)
     return Hypotheses(_take(torch.cat([finished.tokens, filled], 1), best.indices), best.values, finished.eos)
