@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from bayesattn import checks
-from bayesattn.annotations import Bool, Float
+from bayesattn.annotations import Bool, Float, Shaped
 
 
 class BidirectionalLSTM(nn.Module):
     """[batch, length, input_dim] → [batch, length, 2 · hidden_dim], forward and backward side by side, zeros at padding.
 
-    Padding comes last and has no influence: the backward direction starts at each sequence's own end.
+    Padding comes last and has no influence: the backward direction starts at each sequence's own end. It is a forward LSTM
+    over the reversed sequence; torch's LSTM over packed sequences is slower on a CPU.
     """
 
     def __init__(self, input_dim: int, hidden_dim: int, layers: int = 1, dropout: float = 0.0):
         super().__init__()
-        checks.whole("layers", layers)
-        between = checks.fraction("dropout", dropout) if layers > 1 else 0.0
-        self.lstm = nn.LSTM(
-            checks.whole("input_dim", input_dim),
-            checks.whole("hidden_dim", hidden_dim),
-            layers,
-            batch_first=True,
-            bidirectional=True,
-            dropout=between,
-        )
+        checks.whole("hidden_dim", hidden_dim)
+        sizes = [checks.whole("input_dim", input_dim), *[2 * hidden_dim] * (checks.whole("layers", layers) - 1)]
+        self.rightward = nn.ModuleList(nn.LSTM(size, hidden_dim, batch_first=True) for size in sizes)
+        self.leftward = nn.ModuleList(nn.LSTM(size, hidden_dim, batch_first=True) for size in sizes)
+        self.dropout = nn.Dropout(checks.fraction("dropout", dropout))
 
     def forward(
         self, inputs: Float[Tensor, "batch length _"], mask: Bool[Tensor, "batch length"] | None = None
     ) -> Float[Tensor, "batch length _"]:
-        """`mask` is False for padding."""
-        if mask is None:
-            return self.lstm(inputs)[0]
-        lengths = mask.sum(1)
-        if not torch.equal(mask, torch.arange(mask.shape[1], device=mask.device) < lengths.unsqueeze(1)):
-            raise ValueError("mask must be True up to each sequence's length and False after it: padding comes last.")
-        packed = pack_padded_sequence(inputs, lengths.clamp_min(1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=inputs.shape[1])
-        return outputs
+        """`mask` is False for padding. Dropout is applied between layers."""
+        order = _reversal(torch.ones_like(inputs[..., 0], dtype=torch.bool) if mask is None else mask)
+        states = inputs
+        for layer, (rightward, leftward) in enumerate(zip(self.rightward, self.leftward, strict=True)):
+            states = states if layer == 0 else self.dropout(states)
+            left = _reorder(leftward(_reorder(states, order))[0], order)
+            states = torch.cat([rightward(states)[0], left], -1)
+        return states if mask is None else states.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _reversal(mask: Bool[Tensor, "batch length"]) -> Shaped[Tensor, "batch length"]:
+    """The positions of each sequence from its end to its start, padding where it was; its own inverse."""
+    positions, lengths = torch.arange(mask.shape[1], device=mask.device), mask.sum(1, keepdim=True)
+    if not torch.equal(mask, positions < lengths):
+        raise ValueError("mask must be True up to each sequence's length and False after it: padding comes last.")
+    return torch.where(mask, lengths - 1 - positions, positions)
+
+
+def _reorder(states: Tensor, order: Tensor) -> Tensor:
+    return states.gather(1, order.unsqueeze(-1).expand_as(states))
