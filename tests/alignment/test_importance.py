@@ -11,6 +11,7 @@ from problems import Problem, assert_unbiased, problem
 from torch import Tensor
 
 from bayesattn.alignment import Importance, Marginal
+from bayesattn.alignment.importance import _leave_one_out
 
 
 def every_tuple(small: Problem, samples: int) -> tuple[Tensor, Tensor]:
@@ -49,3 +50,13 @@ def test_eval_mode_is_the_marginal_and_one_sample_is_refused() -> None:
     assert (kl == 0).all()
     with pytest.raises(ValueError, match=r"at least 2, got 1\. With one sample use Variational"):
         Importance(1)
+
+
+def test_a_draws_signal_is_what_it_added_to_the_bound() -> None:
+    """L_K minus the bound with its weight replaced by the geometric mean of the others."""
+    log_w = torch.randn(4, 1, 1).double()
+    bound = log_w.exp().mean().log()
+    for k, signal in enumerate(_leave_one_out(log_w).flatten()):
+        others = torch.cat([log_w[:k], log_w[k + 1 :]]).flatten()
+        without = (others.exp().sum() + others.mean().exp()) / 4
+        assert torch.isclose(signal, bound - without.log())

@@ -123,7 +123,7 @@ class Seq2Seq(nn.Module):
             return -likelihood(decoded.contexts.unsqueeze(0)).squeeze(0).masked_fill(~target_mask, 0.0)
         posterior_scores = None
         if self.objective.needs_posterior:
-            posterior_scores = self._infer(source_words, target_words[:, 1:], encoded.mask, target_mask)
+            posterior_scores = self._infer(source_words, target_words, encoded.mask, target_mask)
         return self.objective(
             likelihood,
             encoded.memory,
@@ -156,7 +156,7 @@ class Seq2Seq(nn.Module):
         prior = log_weights(self.decoder(target_words[:, :-1], encoded).scores, encoded.mask).exp()
         if self.inference is None:
             return prior, None
-        scores = self._infer(source_words, target_words[:, 1:], encoded.mask, target[:, 1:] != self.pad)
+        scores = self._infer(source_words, target_words, encoded.mask, target[:, 1:] != self.pad)
         return prior, log_weights(scores, encoded.mask).exp()
 
     @torch.no_grad()
@@ -205,12 +205,13 @@ class Seq2Seq(nn.Module):
         return Source(memory, self.decoder.key_projection(memory), mask)
 
     def _infer(self, source_words: Tensor, target_words: Tensor, source_mask: Tensor, target_mask: Tensor) -> Tensor:
+        """Posterior scores of every target token after the first; that of position j sees y_j and all others."""
         if self.inference is None:
             raise ValueError(
                 f"{type(self.objective).__name__} needs an inference network, and this model was made without one: "
                 "make it with an objective that has needs_posterior, then replace model.objective."
             )
-        return self.inference(source_words, target_words, source_mask, target_mask)
+        return self.inference(source_words, target_words[:, 1:], source_mask, target_mask)
 
     def _mixture(self, decoded: Decoded, encoded: Source, k_max: int | None) -> Mixture:
         if self.objective is None:
