@@ -1,6 +1,6 @@
 """bayesattn: attention weights that are random variables, a KL that trains them, predictions that know when they do not know."""
 
-from bayesattn import metrics, nn
+from bayesattn import kernels, metrics, nn
 from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert, revert
@@ -35,6 +35,7 @@ __all__ = [
     "cyclic",
     "elbo",
     "from_config",
+    "kernels",
     "linear",
     "metrics",
     "nn",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Shaped
+    from jaxtyping import Bool, Float, Int, Shaped
 else:
     try:
-        from jaxtyping import Bool, Float, Shaped
+        from jaxtyping import Bool, Float, Int, Shaped
     except ModuleNotFoundError:
 
         class _Unchecked:
@@ -21,6 +21,6 @@ else:
             def __class_getitem__(cls, item: tuple[Any, str]) -> Any:
                 return item[0]
 
-        Bool = Float = Shaped = _Unchecked
+        Bool = Float = Int = Shaped = _Unchecked
 
-__all__ = ["Bool", "Float", "Shaped"]
+__all__ = ["Bool", "Float", "Int", "Shaped"]

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
+from bayesattn.kernels.form import RowSums, Statistics
 from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows
 
@@ -46,6 +47,10 @@ class KeyNetwork(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, keys: Float[Tensor, "..."], rows: Rows) -> Tensor:
+        return rows.log_softmax(rows.keys_to_pairs(self.logits(keys)))
+
+    def logits(self, keys: Float[Tensor, "*shape features"]) -> Float[Tensor, "*shape"]:
+        """One number for each key: log Psi up to a constant for each row."""
         if keys.shape[-1] != self.inner.in_features:
             raise ValueError(
                 f"The contextual prior was bound with head_dim={self.inner.in_features}, the keys have {keys.shape[-1]} "
@@ -53,8 +58,7 @@ class KeyNetwork(nn.Module):
             )
         keys = to_compute(keys)
         inner = linear_in_dtype_of(keys, self.inner)
-        logits = linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer)
-        return rows.log_softmax(rows.keys_to_pairs(logits.squeeze(-1)))
+        return linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer).squeeze(-1)
 
 
 class Prior(Configurable, nn.Module, ABC):
@@ -67,6 +71,15 @@ class Prior(Configurable, nn.Module, ABC):
     def needs_binding(self) -> bool:
         """Whether parameters are still to be made."""
         return False
+
+    @property
+    def fusable(self) -> bool:
+        """Whether the posterior's `fused_form` knows this prior."""
+        return False
+
+    def share_logits(self, keys: Tensor) -> Tensor | None:
+        """log Psi of each key up to a constant for each row, where the prior depends on the keys."""
+        return None
 
 
 class _Contextual(Prior):
@@ -83,6 +96,10 @@ class _Contextual(Prior):
     def needs_binding(self) -> bool:
         return self.network is None
 
+    def share_logits(self, keys: Tensor) -> Tensor:
+        assert self.network is not None  # the posterior's check_bound() has said so
+        return self.network.logits(keys)
+
     def log_shares(self, keys: Tensor, rows: Rows) -> Tensor:
         """log Psi for every pair."""
         assert self.network is not None  # the posterior's check_bound() has said so
@@ -93,15 +110,23 @@ class GammaFamily(Prior):
     """A Gamma prior: the log of its concentration alpha for each pair, and its rate beta."""
 
     beta: float
+    log_alpha_of_whole: float = 0.0
+    """For a contextual prior: the log of the sum of a row's alphas."""
 
     @abstractmethod
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor: ...
+
+    def log_alpha_of_all(self, like: Tensor) -> Tensor:
+        """For a fixed prior: the log alpha of all pairs, in the dtype of `like`."""
+        raise NotImplementedError(f"{type(self).__name__} says that it is fusable, but has no log_alpha_of_all.")
 
 
 class LogNormalFamily(Prior):
     """A lognormal prior: the mean of its logarithm for each pair, and the scale of its logarithm."""
 
     sigma: float | None
+    statistics: Statistics = "squares"
+    """Which sums of the scores the KL to this prior needs; see `kernels.RowSums`."""
 
     @abstractmethod
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor: ...
@@ -109,6 +134,10 @@ class LogNormalFamily(Prior):
     def scale(self, posterior_sigma: float) -> float | Tensor:
         """The scale: `sigma`, or where that is None, 1 or the posterior's scale if it is larger."""
         return max(1.0, posterior_sigma) if self.sigma is None else self.sigma
+
+    def offset(self, sums: RowSums) -> float | Tensor:
+        """What `statistics` leaves out of the location, the same for a whole row."""
+        return 0.0
 
 
 @register
@@ -130,10 +159,17 @@ class GammaPrior(GammaFamily):
             self._log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha)))
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
-        dtype = compute_dtype(keys.dtype)
+        return self.log_alpha_of_all(keys)
+
+    @property
+    def fusable(self) -> bool:
+        return True
+
+    def log_alpha_of_all(self, like: Tensor) -> Tensor:
+        dtype = compute_dtype(like.dtype)
         if self.learnable:
             return to_compute(self._log_alpha, dtype)
-        return torch.full((), math.log(self.alpha), dtype=dtype, device=keys.device)
+        return torch.full((), math.log(self.alpha), dtype=dtype, device=like.device)
 
 
 @register
@@ -162,11 +198,14 @@ class ContextualGamma(_Contextual, GammaFamily):
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
         self.network = None
 
+        self.log_alpha_of_whole = math.log(self.beta) if alpha_scale == "beta" else 0.0
+
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
-        shares = self.log_shares(keys, rows)
-        if self.alpha_scale == "one":
-            return shares
-        return shares + math.log(self.beta)
+        return self.log_shares(keys, rows) + self.log_alpha_of_whole
+
+    @property
+    def fusable(self) -> bool:
+        return self.log_alpha_of_whole < math.log(1e6)  # the kernels' log-gamma function goes no further
 
 
 @register
@@ -194,6 +233,13 @@ class LogNormalPrior(LogNormalFamily):
 
     def scale(self, posterior_sigma: float) -> float | Tensor:
         return to_compute(self._log_sigma).exp() if self.learnable else super().scale(posterior_sigma)
+
+    @property
+    def fusable(self) -> bool:
+        return True
+
+    def offset(self, sums: RowSums) -> float:
+        return self.mean
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
         return torch.full((), self.mean, dtype=compute_dtype(keys.dtype), device=keys.device)
@@ -226,6 +272,16 @@ class ContextualLogNormal(_Contextual, LogNormalFamily):
         self.location = checks.one_of("location", location, ("log", "share"))
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
         self.network = None
+
+        self.statistics = "squares_log" if location == "log" else "squares_share"
+
+    @property
+    def fusable(self) -> bool:
+        return True
+
+    def offset(self, sums: RowSums) -> float | Tensor:
+        assert sums.prior_total is not None
+        return -sums.prior_total if self.location == "log" else 0.0
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
         shares = self.log_shares(keys, rows)
