@@ -1,6 +1,6 @@
 """bayesattn: attention weights that are random variables, a KL that trains them, predictions that know when they do not know."""
 
-from bayesattn import alignment, metrics, nn, nvib
+from bayesattn import alignment, kernels, metrics, nn, nvib
 from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert, revert, supported
@@ -39,6 +39,7 @@ __all__ = [
     "elbo",
     "from_config",
     "generate",
+    "kernels",
     "linear",
     "metrics",
     "nn",

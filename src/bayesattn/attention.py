@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bayesattn import checks, latents
-from bayesattn.annotations import Bool, Float
-from bayesattn.masks import check_query_mask, split_mask
+from bayesattn import checks, kernels, latents
+from bayesattn.annotations import Bool, Float, Int
+from bayesattn.masks import check_key_lengths, check_query_mask, split_mask
 from bayesattn.posteriors.base import Posterior
-from bayesattn.precision import to_compute
+from bayesattn.precision import compute_dtype, to_compute
 from bayesattn.rows import DenseRows
 
 
@@ -29,7 +29,9 @@ def attend(
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Tensor | None = None,
+    key_lengths: Tensor | None = None,
     generator: torch.Generator | None = None,
+    backend: kernels.Backend | None = None,
     need_weights: Literal[False] = False,
 ) -> Tensor: ...
 @overload
@@ -45,7 +47,9 @@ def attend(
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Tensor | None = None,
+    key_lengths: Tensor | None = None,
     generator: torch.Generator | None = None,
+    backend: kernels.Backend | None = None,
     need_weights: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 def attend(
@@ -60,7 +64,9 @@ def attend(
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Bool[Tensor, "batch query"] | None = None,
+    key_lengths: Int[Tensor, " batch"] | None = None,
     generator: torch.Generator | None = None,
+    backend: kernels.Backend | None = None,
     need_weights: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Scaled dot-product attention with random weights; `F.scaled_dot_product_attention` with a posterior.
@@ -76,7 +82,10 @@ def attend(
         dropout_p: dropout of the normalised weights, applied whenever it is above 0, as in torch.
         enable_gqa: allow fewer key heads than query heads; each serves a group of neighbouring query heads.
         query_mask: [batch, query], False for padded queries: they get an output, but no KL.
+        key_lengths: [batch], whole numbers: keys from this position on are padding. As a mask, without a mask tensor.
         generator: where the posterior's noise comes from; by default that of `sampling(generator=...)`, else torch's own.
+        backend: "auto", "native", "chunked" or "reference": how it is computed, not what. By default as `kernels.use` says, else
+            "auto"; `kernels.explain` tells which one that is, and why.
         need_weights: also return the weights [batch, heads, query, key] as drawn, before dropout.
 
     >>> import torch, bayesattn as ba
@@ -91,29 +100,63 @@ def attend(
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         if attn_mask is not None and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(1)
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     factor = query.shape[-1] ** -0.5 if scale is None else checks.finite("scale", scale)
-    if query.dtype == torch.float16:
-        # scores and the gradients of the KL outgrow float16 long before they mean anything unusual
-        scores = (to_compute(query) * factor) @ to_compute(key).transpose(-2, -1)
-    else:
-        scores = (query * factor) @ key.transpose(-2, -1)
-    output, weights = attend_scores(
-        scores,
-        key,
-        value,
-        posterior,
-        attn_mask,
-        is_causal,
-        dropout_p=dropout_p,
-        query_mask=query_mask,
-        generator=generator,
+    posterior.check_bound()
+    checks.fraction("dropout_p", dropout_p)
+    check_key_lengths(key_lengths, query)
+    choice, form = kernels.choose(
+        backend, query, key, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
     )
-    if one_head:
-        output, weights = output.squeeze(1), weights.squeeze(1)
-    return (output, weights) if need_weights else output
+    if form is None:
+        groups = query.shape[1] // key.shape[1]
+        if groups > 1:
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        if query.dtype == torch.float16:
+            # scores and the gradients of the KL outgrow float16 long before they mean anything unusual
+            scores = (to_compute(query) * factor) @ to_compute(key).transpose(-2, -1)
+        else:
+            scores = (query * factor) @ key.transpose(-2, -1)
+        output, weights = attend_scores(
+            scores,
+            key,
+            value,
+            posterior,
+            attn_mask,
+            is_causal,
+            dropout_p=dropout_p,
+            query_mask=query_mask,
+            key_lengths=key_lengths,
+            generator=generator,
+        )
+        if one_head:
+            output, weights = output.squeeze(1), weights.squeeze(1)
+        return (output, weights) if need_weights else output
+
+    # stands for the scores, which are never made: their shape, dtype and device in one number
+    pairs = query.new_empty((), dtype=compute_dtype(query.dtype)).expand(*query.shape[:3], key.shape[2])
+    allowed, bias = split_mask(attn_mask, False, pairs)
+    noise = _noise(posterior, generator)
+    with torch.autocast(query.device.type, enabled=False):
+        outcome = kernels.attend_fused(
+            to_compute(query),
+            to_compute(key),
+            to_compute(value),
+            form,
+            kernels.Masks(allowed, key_lengths, is_causal, query.shape[2], key.shape[2]),
+            bias,
+            backend=choice.backend,
+            scale=factor,
+            noise=noise if isinstance(noise, kernels.CounterNoise) else None,
+            with_noise=posterior.samples,
+            with_kl=latents.kl_is_wanted(),
+            dropout_p=dropout_p,
+            counted=check_query_mask(query_mask, pairs),
+        )
+    if outcome.recorded is not None:
+        kl, elements, rows = outcome.recorded
+        latents.add_local(kl, elements, rows, tokens=rows / query.shape[1], source=posterior)
+    output = outcome.output.to(value.dtype)
+    return output.squeeze(1) if one_head else output
 
 
 def attend_scores(
@@ -126,6 +169,7 @@ def attend_scores(
     *,
     dropout_p: float = 0.0,
     query_mask: Bool[Tensor, "batch query"] | None = None,
+    key_lengths: Int[Tensor, " batch"] | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "batch heads query value"], Float[Tensor, "batch heads query key"]]:
     """Attention from scores of any kind (dot products, additive, …): the values' average, and the weights as drawn.
@@ -137,15 +181,16 @@ def attend_scores(
     batch, heads, queries, keys = scores.shape
     scores = to_compute(scores)
     allowed, bias = split_mask(attn_mask, is_causal, scores)
+    if key_lengths is not None:
+        inside = torch.arange(keys, device=scores.device) < key_lengths.view(-1, 1, 1, 1)
+        allowed = inside if allowed is None else allowed & inside
     rows = DenseRows((batch, heads, queries, keys), allowed, check_query_mask(query_mask, scores))
     if bias is not None:
         scores = scores + bias
     scores = rows.fill_blocked(scores, 0.0)
     with torch.autocast(scores.device.type, enabled=False):
-        if posterior.samples:
-            log_weights = posterior.log_sample(scores, rows, generator or latents.current_generator())
-        else:
-            log_weights = posterior.log_mean(scores)
+        noise = _noise(posterior, generator)
+        log_weights = posterior.log_sample(scores, rows, noise) if posterior.samples else posterior.log_mean(scores)
         weights = rows.softmax(log_weights)
         if latents.kl_is_wanted():
             one = scores.new_ones(())
@@ -157,7 +202,17 @@ def attend_scores(
                 source=posterior,
             )
     weights = weights.to(value.dtype)
+    if dropout_p and isinstance(noise, kernels.CounterNoise):
+        return (weights * noise.kept(weights, dropout_p) / (1.0 - dropout_p)) @ value, weights
     return F.dropout(weights, dropout_p) @ value, weights
+
+
+def _noise(posterior: Posterior, generator: torch.Generator | None) -> Any:
+    """Where the noise of this call comes from: a counter for a posterior that takes one, else torch's generator."""
+    source = generator or latents.current_generator()
+    if not posterior.counter_noise:
+        return source
+    return kernels.CounterNoise(kernels.draw_seed(source), kernels.noise_generator())
 
 
 def _check_inputs(query: Tensor, key: Tensor, value: Tensor, posterior: Posterior, enable_gqa: bool) -> None:

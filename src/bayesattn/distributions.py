@@ -14,19 +14,33 @@ from torch.distributions import Gamma, Weibull
 from torch.distributions.kl import register_kl
 
 from bayesattn.annotations import Float
+from bayesattn.kernels.noise import CounterNoise
 
 EULER_GAMMA = 0.5772156649015329
 SMALLEST_LOG_CONCENTRATION = math.log(1e-20)
 """Concentrations below this are treated as this: the draws' logarithms and their gradients stay finite."""
 
 
-def log_exponential(like: Float[Tensor, "*shape"], generator: torch.Generator | None = None) -> Float[Tensor, "*shape"]:
+def log_exponential(
+    like: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
+) -> Float[Tensor, "*shape"]:
     """log E with E ~ Exponential(1), of the shape, dtype and device of `like`.
 
     The draw is clamped to the smallest normal number, so its logarithm is never -inf.
     """
+    if isinstance(generator, CounterNoise):
+        return generator.log_exponential(like)
     draw = torch.empty_like(like).exponential_(generator=generator)
     return draw.clamp_min(torch.finfo(like.dtype).tiny).log()
+
+
+def standard_normal(
+    like: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
+) -> Float[Tensor, "*shape"]:
+    """N(0, 1), of the shape, dtype and device of `like`."""
+    if isinstance(generator, CounterNoise):
+        return generator.normal(like)
+    return torch.empty_like(like).normal_(generator=generator)
 
 
 def log_gamma_rsample(

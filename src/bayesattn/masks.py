@@ -44,6 +44,18 @@ def check_query_mask(query_mask: Tensor | None, scores: Float[Tensor, "batch hea
     return query_mask
 
 
+def check_key_lengths(key_lengths: Tensor | None, query: Tensor) -> None:
+    """Raise unless `key_lengths` holds one whole number for each example."""
+    if key_lengths is None:
+        return
+    is_whole = not key_lengths.is_floating_point() and key_lengths.dtype != torch.bool
+    if not is_whole or tuple(key_lengths.shape) != (query.shape[0],):
+        raise ValueError(
+            f"key_lengths must hold one whole number for each of the {query.shape[0]} examples: the number of keys before the padding; "
+            f"got {key_lengths.dtype} of shape {tuple(key_lengths.shape)}."
+        )
+
+
 def _broadcastable(attn_mask: Tensor, scores: Tensor) -> Tensor:
     if attn_mask.dtype != torch.bool and not attn_mask.is_floating_point():
         raise TypeError(

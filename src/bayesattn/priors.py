@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
+from bayesattn.kernels.form import RowSums, Statistics
 from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows
 
@@ -50,6 +51,13 @@ class KeyNetwork(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, keys: Float[Tensor, "..."], rows: Rows) -> Tensor:
+        logits = self.logits(keys)
+        return (
+            rows.log_softmax_of_all_keys(logits) if self.over == "all" else rows.log_softmax(rows.keys_to_pairs(logits))
+        )
+
+    def logits(self, keys: Float[Tensor, "*shape features"]) -> Float[Tensor, "*shape"]:
+        """One number for each key: log Psi up to a constant for each row."""
         if keys.shape[-1] != self.inner.in_features:
             raise ValueError(
                 f"The contextual prior was bound with head_dim={self.inner.in_features}, the keys have {keys.shape[-1]} "
@@ -57,10 +65,7 @@ class KeyNetwork(nn.Module):
             )
         keys = to_compute(keys)
         inner = linear_in_dtype_of(keys, self.inner)
-        logits = linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer)
-        if self.over == "all":
-            return rows.log_softmax_of_all_keys(logits.squeeze(-1))
-        return rows.log_softmax(rows.keys_to_pairs(logits.squeeze(-1)))
+        return linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer).squeeze(-1)
 
 
 class Prior(Configurable, nn.Module, ABC):
@@ -73,6 +78,15 @@ class Prior(Configurable, nn.Module, ABC):
     def needs_binding(self) -> bool:
         """Whether parameters are still to be made."""
         return False
+
+    @property
+    def fusable(self) -> bool:
+        """Whether the posterior's `fused_form` knows this prior."""
+        return False
+
+    def share_logits(self, keys: Tensor) -> Tensor | None:
+        """log Psi of each key up to a constant for each row, where the prior depends on the keys."""
+        return None
 
 
 class _Contextual(Prior):
@@ -90,6 +104,10 @@ class _Contextual(Prior):
     def needs_binding(self) -> bool:
         return self.network is None
 
+    def share_logits(self, keys: Tensor) -> Tensor:
+        assert self.network is not None  # the posterior's check_bound() has said so
+        return self.network.logits(keys)
+
     def log_shares(self, keys: Tensor, rows: Rows) -> Tensor:
         """log Psi for every pair."""
         assert self.network is not None  # the posterior's check_bound() has said so
@@ -100,15 +118,23 @@ class GammaFamily(Prior):
     """A Gamma prior: the log of its concentration alpha for each pair, and its rate beta."""
 
     beta: float
+    log_alpha_of_whole: float = 0.0
+    """For a contextual prior: the log of the sum of a row's alphas."""
 
     @abstractmethod
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor: ...
+
+    def log_alpha_of_all(self, like: Tensor) -> Tensor:
+        """For a fixed prior: the log alpha of all pairs, in the dtype of `like`."""
+        raise NotImplementedError(f"{type(self).__name__} says that it is fusable, but has no log_alpha_of_all.")
 
 
 class LogNormalFamily(Prior):
     """A lognormal prior: the mean of its logarithm for each pair, and the scale of its logarithm."""
 
     sigma: float | None
+    statistics: Statistics = "squares"
+    """Which sums of the scores the KL to this prior needs; see `kernels.RowSums`."""
 
     @abstractmethod
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor: ...
@@ -116,6 +142,10 @@ class LogNormalFamily(Prior):
     def scale(self, posterior_sigma: float) -> float | Tensor:
         """The scale: `sigma`, or where that is None, 1 or the posterior's scale if it is larger."""
         return max(1.0, posterior_sigma) if self.sigma is None else self.sigma
+
+    def offset(self, sums: RowSums) -> float | Tensor:
+        """What `statistics` leaves out of the location, the same for a whole row."""
+        return 0.0
 
 
 @register
@@ -137,10 +167,17 @@ class GammaPrior(GammaFamily):
             self._log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha)))
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
-        dtype = compute_dtype(keys.dtype)
+        return self.log_alpha_of_all(keys)
+
+    @property
+    def fusable(self) -> bool:
+        return True
+
+    def log_alpha_of_all(self, like: Tensor) -> Tensor:
+        dtype = compute_dtype(like.dtype)
         if self.learnable:
             return to_compute(self._log_alpha, dtype)
-        return torch.full((), math.log(self.alpha), dtype=dtype, device=keys.device)
+        return torch.full((), math.log(self.alpha), dtype=dtype, device=like.device)
 
 
 @register
@@ -171,12 +208,15 @@ class ContextualGamma(_Contextual, GammaFamily):
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
         self.over = checks.one_of("over", over, ("row", "all"))
         self.network = None
+        self.log_alpha_of_whole = math.log(self.beta) if alpha_scale == "beta" else 0.0
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
-        shares = self.log_shares(keys, rows)
-        if self.alpha_scale == "one":
-            return shares
-        return shares + math.log(self.beta)
+        return self.log_shares(keys, rows) + self.log_alpha_of_whole
+
+    @property
+    def fusable(self) -> bool:
+        # the kernels normalise over each row, and their log-gamma function goes no further
+        return self.over == "row" and self.log_alpha_of_whole < math.log(1e6)
 
 
 @register
@@ -204,6 +244,13 @@ class LogNormalPrior(LogNormalFamily):
 
     def scale(self, posterior_sigma: float) -> float | Tensor:
         return to_compute(self._log_sigma).exp() if self.learnable else super().scale(posterior_sigma)
+
+    @property
+    def fusable(self) -> bool:
+        return True
+
+    def offset(self, sums: RowSums) -> float:
+        return self.mean
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
         return torch.full((), self.mean, dtype=compute_dtype(keys.dtype), device=keys.device)
@@ -239,6 +286,15 @@ class ContextualLogNormal(_Contextual, LogNormalFamily):
         self.activation = checks.one_of("activation", activation, _ACTIVATIONS)
         self.over = checks.one_of("over", over, ("row", "all"))
         self.network = None
+        self.statistics = "squares_log" if location == "log" else "squares_share"
+
+    @property
+    def fusable(self) -> bool:
+        return self.over == "row"  # the kernels normalise over each row
+
+    def offset(self, sums: RowSums) -> float | Tensor:
+        assert sums.prior_total is not None
+        return -sums.prior_total if self.location == "log" else 0.0
 
     def log_location(self, keys: Tensor, rows: Rows) -> Tensor:
         shares = self.log_shares(keys, rows)

@@ -76,7 +76,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         mask = self._merge_masks(attn_mask, key_padding_mask, q, k.shape[2])
         if query_padding_mask is None:
             query_padding_mask = key_padding_mask if is_self_attention else self.queries_are_padding
-        output, weights = attend(
+        attended = attend(
             q,
             k,
             v,
@@ -85,11 +85,12 @@ class MultiheadAttention(nn.MultiheadAttention):
             is_causal=is_causal and attn_mask is None,
             dropout_p=self.dropout if self.training else 0.0,
             query_mask=None if query_padding_mask is None else ~is_padding(query_padding_mask),
-            need_weights=True,
+            need_weights=need_weights,
         )
+        output, weights = attended if isinstance(attended, tuple) else (attended, None)
         # length first in memory, as torch lays it out: dropout after this layer then drops what it drops there
         output = self.out_proj(output.permute(2, 0, 1, 3).flatten(2))
-        shown = (weights.mean(1) if average_attn_weights else weights) if need_weights else None
+        shown = weights.mean(1) if weights is not None and average_attn_weights else weights
         if not batched:
             return output.squeeze(1), None if shown is None else shown.squeeze(0)
         return (output.transpose(0, 1) if self.batch_first else output), shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable
+from bayesattn.kernels import FusedForm
 from bayesattn.latents import is_sampling
 from bayesattn.rows import Rows
 
@@ -29,9 +30,15 @@ class Posterior(Configurable, nn.Module, ABC):
     and inherits `log_mean(scores) → scores`, the point estimate of the papers, E[S] ∝ exp(scores).
     Scores come in float32 or better, finite, with additive masks already added and 0 at masked places; `rows` has the sums.
 
+    Two more things may be said, both for speed alone. `counter_noise = True` if `log_sample` passes its `generator` on to
+    `distributions.log_exponential` or `distributions.standard_normal` and draws in no other way: `attend` may then give it a
+    `CounterNoise` in place of a torch.Generator. And `fused_form`, for the kernels: without it, a posterior runs on `reference`.
+
     An instance is a template: its constructor takes hyper-parameters only. `bind(num_heads, head_dim)` gives a copy with the
     learned parameters of one layer; `ba.convert` and the modules of `ba.nn` do that. One without parameters needs no binding.
     """
+
+    counter_noise: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,6 +81,10 @@ class Posterior(Configurable, nn.Module, ABC):
     def log_mean(self, scores: Float[Tensor, "..."]) -> Tensor:
         """log E[S], up to a constant for each row."""
         return scores
+
+    def fused_form(self, keys: Float[Tensor, "batch key_heads key features"]) -> FusedForm | None:
+        """This posterior in the form that the kernels know, or None if it has none: it then runs on `reference`."""
+        return None
 
     @abstractmethod
     def kl(self, scores: Float[Tensor, "..."], keys: Tensor, rows: Rows) -> Float[Tensor, " batch"]:

@@ -7,8 +7,11 @@ from torch import Tensor, nn
 
 from bayesattn import checks
 from bayesattn.configurable import register
+from bayesattn.distributions import standard_normal
+from bayesattn.kernels import CounterNoise, FusedForm
 from bayesattn.posteriors.base import Posterior
-from bayesattn.posteriors.learned import THESIS_START, learned_positive
+from bayesattn.posteriors.learned import THESIS_START, PerHead, learned_positive
+from bayesattn.precision import to_compute
 from bayesattn.rows import Rows
 
 
@@ -35,6 +38,8 @@ class Gaussian(Posterior):
     >>> ba.attend(q, q, q, ba.Gaussian().bind(num_heads=4, head_dim=8)).shape
     torch.Size([2, 4, 5, 8])
     """
+
+    counter_noise = True
 
     def __init__(
         self,
@@ -80,10 +85,18 @@ class Gaussian(Posterior):
         assert self.scale is not None  # check_bound() has said so
         return self.scale(scores, rows)
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
-        noise = torch.empty_like(scores).normal_(generator=generator)
-        return scores + self.sigma(scores, rows) * noise
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+        return scores + self.sigma(scores, rows) * standard_normal(scores, generator)
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
-        ratio = self.sigma(scores, rows) / self.prior_sigma
-        return rows.total_of_pairs(ratio.square() / 2.0 - 0.5 - ratio.log())
+        return rows.total_of_pairs(self._kl_of_pair(self.sigma(scores, rows)))
+
+    def fused_form(self, keys: Tensor) -> FusedForm | None:
+        if not isinstance(self.scale, PerHead):
+            return None  # a scale for each pair
+        sigma = self.scale.values(to_compute(keys)).view(-1, 1)
+        return FusedForm(kl=lambda sums: sums.size * self._kl_of_pair(sigma), noise="normal", scale=sigma)
+
+    def _kl_of_pair(self, sigma: Tensor) -> Tensor:
+        ratio = sigma / self.prior_sigma
+        return ratio.square() / 2.0 - 0.5 - ratio.log()

@@ -44,7 +44,11 @@ class PerHead(nn.Module):
             raise ValueError(
                 f"The posterior was bound with num_heads={self.raw.shape[0]}, the scores have {scores.shape[1]} heads: bind it again."
             )
-        return rows.heads_to_pairs(_positive(self.raw, scores))
+        return rows.heads_to_pairs(self.values(scores))
+
+    def values(self, like: Tensor) -> Tensor:
+        """[heads], in the dtype of `like`."""
+        return _positive(self.raw, like)
 
 
 class PerPosition(nn.Module):

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import square_with_linear_tail
+from bayesattn.distributions import square_with_linear_tail, standard_normal
+from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
 from bayesattn.priors import LogNormalFamily, LogNormalPrior
 from bayesattn.rows import Rows
@@ -34,6 +35,8 @@ class LogNormal(Posterior):
     >>> ba.attend(q, q, q, ba.LogNormal(sigma=0.5)).shape
     torch.Size([2, 4, 5, 8])
     """
+
+    counter_noise = True
 
     def __init__(
         self,
@@ -64,9 +67,8 @@ class LogNormal(Posterior):
     def needs_binding(self) -> bool:
         return self.prior.needs_binding
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
-        noise = torch.empty_like(scores).normal_(generator=generator)
-        return scores + self.sigma * noise
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+        return scores + self.sigma * standard_normal(scores, generator)
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         log_mean = rows.log_softmax(scores) if self.kl_scores == "normalised" else scores
@@ -76,3 +78,26 @@ class LogNormal(Posterior):
         ratio = torch.as_tensor(self.sigma / scale, dtype=scores.dtype, device=scores.device)
         constant = ratio.square() / 2.0 - ratio.log() - 0.5
         return rows.total_of_pairs(square_with_linear_tail(distance) / 2.0 + constant)
+
+    def fused_form(self, keys: Tensor) -> FusedForm | None:
+        scale = self.prior.scale(self.sigma)
+        # beyond these the squares of the KL have a linear tail, which sums of squares do not
+        extreme = not isinstance(scale, Tensor) and (scale < 1e-6 or self.sigma**2 / scale > 1e14)
+        if not self.prior.fusable or extreme:
+            return None
+        return FusedForm(
+            kl=self._kl_of_rows,
+            noise="normal",
+            scale=self.sigma,
+            statistics=self.prior.statistics,
+            wants_total=self.kl_scores == "normalised",
+            prior_logits=self.prior.share_logits(keys),
+        )
+
+    def _kl_of_rows(self, sums: RowSums) -> Tensor:
+        """The KL summed over each row, from Σ x and Σ x² where the distance of a pair is (x + offset) / scale."""
+        scale = self.prior.scale(self.sigma)
+        offset = -(sums.total + self.prior.offset(sums)) / scale - self.sigma * (self.sigma / scale) / 2.0
+        squares = sums.second / scale / scale + 2.0 * offset * (sums.first / scale) + sums.size * offset.square()
+        ratio = torch.as_tensor(self.sigma / scale, dtype=sums.first.dtype, device=sums.first.device)
+        return squares / 2.0 + sums.size * (ratio.square() / 2.0 - ratio.log() - 0.5)

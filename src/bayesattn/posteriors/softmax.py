@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from bayesattn.configurable import register
+from bayesattn.kernels import FusedForm
 from bayesattn.posteriors.base import Posterior
 from bayesattn.rows import Rows
 
@@ -28,6 +29,9 @@ class Softmax(Posterior):
 
     def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
         return scores
+
+    def fused_form(self, keys: Tensor) -> FusedForm:
+        return FusedForm(kl=lambda sums: torch.zeros_like(sums.size))
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return rows.total_of_rows(scores.new_zeros(()))

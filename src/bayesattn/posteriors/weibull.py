@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import log_exponential, weibull_gamma_kl
+from bayesattn.distributions import EULER_GAMMA, log_exponential, log_gamma_function, weibull_gamma_kl
+from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
 from bayesattn.priors import GammaFamily, GammaPrior
 from bayesattn.rows import Rows
@@ -43,6 +45,8 @@ class Weibull(Posterior):
     (torch.Size([2, 4, 5, 8]), torch.Size([2]))
     """
 
+    counter_noise = True
+
     def __init__(
         self,
         k: float = 10.0,
@@ -63,7 +67,7 @@ class Weibull(Posterior):
     def needs_binding(self) -> bool:
         return self.prior.needs_binding
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
         return scores + log_exponential(scores, generator) / self.k
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
@@ -71,3 +75,32 @@ class Weibull(Posterior):
         return rows.total_of_pairs(
             weibull_gamma_kl(self.k, log_mean, self.prior.log_alpha(keys, rows), self.prior.beta)
         )
+
+    def fused_form(self, keys: Tensor) -> FusedForm | None:
+        if not self.prior.fusable:
+            return None
+        logits = self.prior.share_logits(keys)
+        normalised = self.kl_scores == "normalised"
+        return FusedForm(
+            kl=self._kl_of_rows,
+            noise="log_exponential",
+            scale=1.0 / self.k,
+            statistics="sum" if logits is None else "shares",
+            wants_total=normalised,
+            wants_exponentials=not normalised,
+            prior_logits=logits,
+            log_concentration=self.prior.log_alpha_of_whole,
+        )
+
+    def _kl_of_rows(self, sums: RowSums) -> Tensor:
+        """`weibull_gamma_kl` summed over each row: it is linear in log_mean, exp(log_mean) and lgamma(alpha)."""
+        per_alpha = EULER_GAMMA / self.k + math.lgamma(1.0 + 1.0 / self.k) - math.log(self.prior.beta)
+        if sums.prior_total is None:
+            log_alpha = self.prior.log_alpha_of_all(sums.first)
+            alpha, of_alpha, log_gammas = log_alpha.exp(), sums.size, sums.size * log_gamma_function(log_alpha)
+        else:
+            alpha, of_alpha, log_gammas = math.exp(self.prior.log_alpha_of_whole), sums.filled, sums.second
+        log_means = sums.first - of_alpha * sums.total
+        means = sums.filled if self.kl_scores == "normalised" else sums.exponentials
+        constant = math.log(self.k) - EULER_GAMMA - 1.0
+        return alpha * (per_alpha * of_alpha - log_means) + self.prior.beta * means + log_gammas + sums.size * constant

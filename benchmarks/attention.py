@@ -1,0 +1,349 @@
+"""Bayesian attention against `F.scaled_dot_product_attention`, in ratios of one run.
+
+    python benchmarks/attention.py [--quick] [--output results/attention_benchmark.json]
+
+Every method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns.
+Extra memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, 2 threads, Weibull k = 10 with a Gamma
+prior and its KL unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import bayesattn as ba
+from bayesattn.distributions import weibull_gamma_kl
+
+HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
+SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048), (1, 4096), (1, 8192), (1, 16384)]
+LARGEST_NAIVE = 2048
+"""Beyond this, methods that store n × n are left out: their memory grows by 1 GiB at 2048, 4 at 4096."""
+
+
+def sdpa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The peer: no noise, no KL."""
+    return F.scaled_dot_product_attention(q, k, v), torch.zeros(())
+
+
+def naive(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Weibull attention as it is written down: scores, noise, weights and KL, all of them stored."""
+    scores = (q * FEATURES**-0.5) @ k.transpose(-2, -1)
+    noise = torch.empty_like(scores).exponential_().clamp_min(torch.finfo(scores.dtype).tiny).log()
+    weights = (scores + noise / K).softmax(-1)
+    kl = weibull_gamma_kl(K, scores.log_softmax(-1), torch.zeros(()), 1.0)
+    return weights @ v, kl.sum()
+
+
+def bayesian(
+    backend: Any, posterior: ba.Posterior | None = None, noise: Any = "philox"
+) -> Callable[..., tuple[Tensor, Tensor]]:
+    """`attend` with its KL on one backend."""
+    drawn = ba.Weibull(K) if posterior is None else posterior
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        with ba.kernels.use(noise=noise), ba.record() as latents:
+            output = ba.attend(q, k, v, drawn, backend=backend)
+        return output, latents.local_kl.sum()
+
+    return run
+
+
+def methods(compiled: bool) -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
+    found = {
+        "sdpa": sdpa,
+        "naive": naive,
+        "native": bayesian("native"),
+        "native, hash": bayesian("native", noise="hash"),
+        "chunked": bayesian("chunked"),
+        "chunked, hash": bayesian("chunked", noise="hash"),
+    }
+    if compiled:
+        found["naive, compiled"] = torch.compile(naive)
+    return found
+
+
+def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
+    torch.manual_seed(0)
+    return tuple(torch.randn(batch, HEADS, length, FEATURES, requires_grad=True) for _ in range(3))
+
+
+def one_pass(method: Callable[..., tuple[Tensor, Tensor]], tensors: tuple[Tensor, ...], backward: bool) -> float:
+    """Seconds of a forward pass, or of a training step."""
+    for tensor in tensors:
+        tensor.grad = None
+    start = time.perf_counter()
+    if backward:
+        output, kl = method(*tensors)
+        (output.sum() + kl).backward()
+    else:
+        # with gradients off the KL is computed all the same, because it is recorded
+        with torch.no_grad():
+            method(*tensors)
+    return time.perf_counter() - start
+
+
+def interleaved(runs: dict[str, Callable[[], float]], repeats: int, peer: str) -> dict[str, dict[str, float]]:
+    """Median seconds, and median ratio to the peer of the same turn; the first turn warms up."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            seconds = run()
+            if turn:
+                taken[name].append(seconds)
+    return {
+        name: {
+            "seconds": statistics.median(times),
+            "ratio": statistics.median(time / other for time, other in zip(times, taken[peer], strict=True)),
+        }
+        for name, times in taken.items()
+    }
+
+
+def sizes(quick: bool) -> list[dict[str, Any]]:
+    """Forward, and training step, over lengths."""
+    rows = []
+    every = methods(compiled=not quick)
+    for batch, length in SIZES[:3] if quick else SIZES:
+        tensors = inputs(batch, length)
+        fitting = {name: m for name, m in every.items() if length <= LARGEST_NAIVE or not name.startswith("naive")}
+        repeats = 3 if quick or length > 4096 else 11
+        if length > 8192:  # half a minute for each turn
+            fitting, repeats = {name: fitting[name] for name in ("sdpa", "native", "chunked, hash")}, 1
+        row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
+        for kind in ("forward", "training step"):
+            runs = {
+                name: (lambda m=method, kind=kind, tensors=tensors: one_pass(m, tensors, kind != "forward"))
+                for name, method in fitting.items()
+            }
+            row[kind] = interleaved(runs, repeats, "sdpa")
+            show(f"{batch} x {length}, {kind}", row[kind])
+        row["extra MiB"] = {name: extra_memory(name, batch, length) for name in fitting if "compiled" not in name}
+        print(
+            "   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True
+        )
+        rows.append(row)
+    return rows
+
+
+def posteriors(quick: bool) -> dict[str, Any]:
+    """The training step of every posterior, at 2 × 1024."""
+    batch, length = (4, 256) if quick else (2, 1024)
+    tensors = inputs(batch, length)
+    chosen = {
+        "softmax": ba.Softmax(),
+        "weibull, fixed prior": ba.Weibull(K),
+        "weibull, raw KL": ba.Weibull(K, kl_scores="raw"),
+        "weibull, contextual prior": ba.Weibull(K, ba.ContextualGamma()),
+        "lognormal, fixed prior": ba.LogNormal(0.1),
+        "lognormal, contextual prior": ba.LogNormal(0.1, ba.ContextualLogNormal()),
+        "gaussian": ba.Gaussian(),
+        "dirichlet (reference)": ba.Dirichlet(),
+    }
+    runs = {"sdpa": lambda: one_pass(sdpa, tensors, True)}
+    for name, posterior in chosen.items():
+        method = bayesian("auto", posterior.bind(num_heads=HEADS, head_dim=FEATURES))
+        runs[name] = lambda m=method: one_pass(m, tensors, True)
+    found = interleaved(runs, 3 if quick else 7, "sdpa")
+    show(f"posteriors, training step at {batch} x {length}", found)
+    return {"batch": batch, "length": length, "training step": found}
+
+
+def shared_samples(quick: bool) -> list[dict[str, Any]]:
+    """S samples of one layer that share their scores, against S calls of sdpa."""
+    rows = []
+    for batch, length in [(4, 256)] if quick else [(8, 128), (4, 512), (2, 1024)]:
+        q, k, v = (tensor.detach() for tensor in inputs(batch, length))
+        scale = torch.full((batch, HEADS, length), 1.0 / K)
+        for samples in (1, 4, 16) if quick else (1, 4, 16, 64):
+
+            def sdpa_calls(count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v)) -> float:
+                start = time.perf_counter()
+                for _ in range(count):
+                    F.scaled_dot_product_attention(*tensors)
+                return time.perf_counter() - start
+
+            def native(
+                noise: str, count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v), scale: Tensor = scale
+            ) -> float:
+                start = time.perf_counter()
+                torch.ops.bayesattn.attention(
+                    *tensors, None, None, None, torch.tensor([1]), scale, None, None, FEATURES**-0.5, False,
+                    "log_exponential", noise, 0.0, "nothing", False, False, 0.0, count, "native",
+                )  # fmt: skip
+                return time.perf_counter() - start
+
+            runs: dict[str, Callable[[], float]] = {
+                "sdpa": sdpa_calls,
+                "native": lambda native=native: native("philox"),
+                "native, hash": lambda native=native: native("hash"),
+            }
+            found = interleaved(runs, 3 if quick else 7, "sdpa")
+            show(f"{samples} samples at {batch} x {length}", found)
+            rows.append({"batch": batch, "length": length, "samples": samples, "load": load(), "time": found})
+    return rows
+
+
+def encoder(quick: bool) -> list[dict[str, Any]]:
+    """A training step of a 6-layer encoder of MiniLM's shape, Weibull against deterministic."""
+    rows = []
+    for batch, length in [(4, 128)] if quick else [(16, 128), (4, 512)]:
+        runs = {}
+        for name in ("deterministic", "weibull"):
+            torch.manual_seed(0)
+            layer = nn.TransformerEncoderLayer(384, 12, 1536, dropout=0.0, activation="gelu", batch_first=True)
+            model = nn.TransformerEncoder(layer, 6, enable_nested_tensor=False)
+            if name == "weibull":
+                ba.convert(model, ba.Weibull(K))
+            x = torch.randn(batch, length, 384)
+
+            def step(model: nn.Module = model, x: Tensor = x, name: str = name) -> float:
+                model.zero_grad()
+                start = time.perf_counter()
+                with ba.record() as latents:
+                    loss = model(x).square().mean((1, 2))
+                ba.elbo(loss, latents if name == "weibull" else None, kl_weight=1e-6).backward()
+                return time.perf_counter() - start
+
+            runs[name] = step
+        found = interleaved(runs, 2 if quick else 7, "deterministic")
+        show(f"6-layer encoder at {batch} x {length}, training step", found)
+        rows.append({"batch": batch, "length": length, "load": load(), "training step": found})
+    return rows
+
+
+def nvib_key_bias() -> dict[str, Any]:
+    """NVIB's training form is a bias of each key, which torch's kernel takes as it is."""
+    q, k, v = (tensor.detach() for tensor in inputs(2, 1024))
+    bias = torch.randn(2, 1, 1, 1024)
+
+    def timed(mask: Tensor | None) -> float:
+        start = time.perf_counter()
+        F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        return time.perf_counter() - start
+
+    found = interleaved({"sdpa": lambda: timed(None), "sdpa with NVIB's key bias": lambda: timed(bias)}, 11, "sdpa")
+    show("NVIB, forward at 2 x 1024", found)
+    return found
+
+
+def extra_memory(method: str, batch: int, length: int) -> float:
+    """Peak MiB of a training step above its inputs, in a process of its own."""
+    command = [sys.executable, __file__, "--memory", method, str(batch), str(length)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def measure_memory(method: str, batch: int, length: int) -> float:
+    tensors = inputs(batch, length)
+    run = methods(compiled=False)[method]
+    one_pass(run, inputs(1, 128), True)  # what is made once: threads, compiled kernel, workspaces
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = _status("VmRSS")
+    one_pass(run, tensors, True)
+    return (_status("VmHWM") - before) / 1024
+
+
+def _status(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def load() -> str:
+    return Path("/proc/loadavg").read_text().split()[0]
+
+
+def show(title: str, found: dict[str, dict[str, float]]) -> None:
+    print(title)
+    for name, values in found.items():
+        print(f"   {name:30} {values['seconds'] * 1e3:10.1f} ms   {values['ratio']:6.2f} x", flush=True)
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
+    names = list(results["sizes"][0]["training step"])
+    for name in names:
+        rows = [row for row in results["sizes"] if name in row["training step"]]
+        per_pair = [
+            row["training step"][name]["seconds"] * 1e9 / (row["batch"] * HEADS * row["length"] ** 2) for row in rows
+        ]
+        axes[0].plot([row["length"] for row in rows], per_pair, marker="o", label=name)
+        rows = [row for row in rows if name in row["extra MiB"]]
+        axes[1].plot(
+            [row["length"] for row in rows],
+            [max(row["extra MiB"][name], 1.0) / row["batch"] for row in rows],
+            marker="o",
+            label=name,
+        )
+    axes[0].set_title("Training step: nanoseconds for each pair of query and key")
+    axes[1].set_title("Training step: extra MiB for each example")
+    for axis in axes:
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        axis.set_xlabel("length")
+        axis.grid(True, alpha=0.3)
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a few small sizes, to see that it runs")
+    parser.add_argument(
+        "--output", type=Path, default=None, help="default: results/attention_benchmark.json; with --quick, nowhere"
+    )
+    parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    if arguments.memory:
+        method, batch, length = arguments.memory
+        print(measure_memory(method, int(batch), int(length)))
+        return
+    start = time.perf_counter()
+    results: dict[str, Any] = {
+        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__},
+        "load at start": load(),
+        "kernel": str(ba.kernels.explain(*inputs(8, 128), ba.Weibull(K))),
+        "sizes": sizes(arguments.quick),
+        "posteriors": posteriors(arguments.quick),
+        "samples": shared_samples(arguments.quick),
+        "encoder": encoder(arguments.quick),
+        "nvib": nvib_key_bias(),
+    }
+    results["load at end"], results["minutes"] = load(), (time.perf_counter() - start) / 60
+    print(f"{results['minutes']:.1f} minutes; load {results['load at start']} to {results['load at end']}")
+    output = arguments.output or (None if arguments.quick else Path("results/attention_benchmark.json"))
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(results, indent=1) + "\n")
+        plot(results, output.with_suffix(".png"))
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+if __name__ == "__main__":
+    main()

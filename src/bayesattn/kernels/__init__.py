@@ -1,0 +1,27 @@
+"""The fast paths of attention, and the choice among them.
+
+`reference` is plain torch and the definition. `chunked` is plain torch with memory linear in the length. `native` is C++, compiled on
+first use. All three give the same numbers for the same seed.
+"""
+
+from bayesattn.kernels.choice import Backend, Choice, choose, explain, noise_generator, use
+from bayesattn.kernels.form import FusedForm, RowSums
+from bayesattn.kernels.fused import Masks, Outcome, attend_fused
+from bayesattn.kernels.noise import CounterNoise, NoiseGenerator, draw_seed
+
+__all__ = [
+    "Backend",
+    "Choice",
+    "CounterNoise",
+    "FusedForm",
+    "Masks",
+    "NoiseGenerator",
+    "Outcome",
+    "RowSums",
+    "attend_fused",
+    "choose",
+    "draw_seed",
+    "explain",
+    "noise_generator",
+    "use",
+]

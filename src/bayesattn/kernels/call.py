@@ -1,0 +1,76 @@
+"""One call of a fused kernel: its inputs, in the order of the operator's schema."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+SCHEMA = (
+    "Tensor query, Tensor key, Tensor value, Tensor? allowed, Tensor? bias, Tensor? key_lengths, Tensor? seed, Tensor? noise_scale, "
+    "Tensor? prior_logits, Tensor? prior_total, float scale, bool causal, str noise, str generator, float dropout_p, str statistics, "
+    "bool wants_total, bool wants_exponentials, float log_concentration, int samples, str backend"
+)
+
+
+class Call(NamedTuple):
+    """Everything that attention depends on; the gradients it has are those of `DIFFERENTIABLE`.
+
+    Shapes: query [batch, heads, query, features], key and value [batch, key_heads, key, ...]; allowed and bias broadcast to [batch, heads,
+    query, key]; key_lengths [batch]; noise_scale and prior_total [batch, heads, query], prior_logits [batch, heads, key].
+    """
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    allowed: Tensor | None
+    bias: Tensor | None
+    key_lengths: Tensor | None
+    seed: Tensor | None
+    noise_scale: Tensor | None
+    prior_logits: Tensor | None
+    prior_total: Tensor | None
+    scale: float
+    causal: bool
+    noise: str
+    generator: str
+    dropout_p: float
+    statistics: str
+    wants_total: bool
+    wants_exponentials: bool
+    log_concentration: float
+    samples: int
+    backend: str
+
+    @property
+    def groups(self) -> int:
+        """How many query heads share a key head."""
+        return self.query.shape[1] // self.key.shape[1]
+
+    def empty_results(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Room for the output, the log total of each row's weights, and the rows' statistics [4, batch, heads, query]."""
+        batch, heads, queries, _ = self.query.shape
+        rows = (self.samples * batch, heads, queries)
+        return (
+            self.query.new_empty(*rows, self.value.shape[-1]),
+            self.query.new_empty(rows),
+            self.query.new_empty(4, batch, heads, queries),
+        )
+
+    def zero_gradients(self) -> tuple[Tensor, ...]:
+        """Zeros for the gradients of `DIFFERENTIABLE`; of size 0 for what the call does not have."""
+        tensors = [getattr(self, name) for name in DIFFERENTIABLE]
+        return tuple(self.query.new_zeros(0 if tensor is None else tensor.shape) for tensor in tensors)
+
+
+DIFFERENTIABLE = ("query", "key", "value", "noise_scale", "prior_logits", "prior_total")
+
+
+class Saved(NamedTuple):
+    """What the backward pass gets: the gradients of the results, and the results."""
+
+    grad_output: Tensor
+    grad_statistics: Tensor
+    output: Tensor
+    log_total: Tensor
+    statistics: Tensor

@@ -1,0 +1,160 @@
+"""Which backend computes a call of attention: the one place where that is decided."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from bayesattn import checks
+from bayesattn.kernels import native
+from bayesattn.kernels.form import FusedForm
+from bayesattn.kernels.noise import NoiseGenerator
+
+Backend = Literal["auto", "native", "chunked", "reference"]
+BACKENDS = ("auto", "native", "chunked", "reference")
+GENERATORS = ("philox", "hash")
+
+NATIVE_FROM = 1 << 14
+"""Pairs (batch · heads · query · key) from which native is worth its call."""
+CHUNKED_FROM = 1 << 22
+"""Pairs from which, without native, computing twice is better than storing."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A backend, and why it was chosen.
+
+    >>> print(Choice("reference", "small"))
+    reference: small
+    """
+
+    backend: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.backend}: {self.reason}"
+
+
+class _Settings(threading.local):
+    backend: Backend = "auto"
+    noise: NoiseGenerator = "philox"
+
+
+_settings = _Settings()
+
+
+@contextmanager
+def use(backend: Backend | None = None, noise: NoiseGenerator | None = None) -> Iterator[None]:
+    """Choose the backend, or the noise's generator, of every attention in this block that is not told otherwise.
+
+    >>> import torch, bayesattn as ba
+    >>> q = torch.randn(1, 2, 8, 16)
+    >>> with ba.kernels.use(backend="chunked"):
+    ...     ba.kernels.explain(q, q, q, ba.Weibull()).backend
+    'chunked'
+    """
+    before = (_settings.backend, _settings.noise)
+    if backend is not None:
+        _settings.backend = checks.one_of("backend", backend, BACKENDS)
+    if noise is not None:
+        _settings.noise = checks.one_of("noise", noise, GENERATORS)
+    try:
+        yield
+    finally:
+        _settings.backend, _settings.noise = before
+
+
+def noise_generator() -> NoiseGenerator:
+    """The generator that `use(noise=...)` set."""
+    return _settings.noise
+
+
+def choose(
+    backend: Backend | None,
+    query: Tensor,
+    key: Tensor,
+    posterior: Any,
+    *,
+    attn_mask: Tensor | None = None,
+    need_weights: bool = False,
+    dropout_p: float = 0.0,
+) -> tuple[Choice, FusedForm | None]:
+    """The backend for this call, and the form of the posterior unless it is `reference`.
+
+    Args:
+        backend: what the caller asked for, None for what `use` set.
+        query, key: [batch, heads, length, features].
+        posterior: a `Posterior`.
+        attn_mask, need_weights, dropout_p: as in `attend`.
+    """
+    wanted = checks.one_of("backend", backend or _settings.backend, BACKENDS)
+    if wanted == "reference":
+        return Choice("reference", "asked for"), None
+    batch, heads, queries, _ = query.shape
+    pairs = batch * heads * queries * key.shape[2]
+    # no text while compiling: it would tie the compiled code to this size
+    size = "" if torch.compiler.is_compiling() else f"{pairs:,} pairs of query and key"
+    if wanted == "auto" and pairs < NATIVE_FROM:
+        return Choice("reference", f"{size} are few: plain torch is as fast"), None
+    form = None
+    if need_weights:
+        obstacle = "the weights themselves are wanted (need_weights)"
+    elif attn_mask is not None and attn_mask.requires_grad:
+        obstacle = "attn_mask has a gradient"
+    elif dropout_p and not posterior.counter_noise:
+        obstacle = f"the dropout of {type(posterior).__name__} is torch's own"
+    else:
+        form = posterior.fused_form(key)
+        obstacle = f"this {type(posterior).__name__} has no fused form"
+    but = "" if wanted == "auto" else f"{wanted} was asked for, but "
+    if form is None:
+        return Choice("reference", but + obstacle), None
+    if wanted == "chunked":
+        return Choice("chunked", "asked for"), form
+    unavailable = _native_is_unavailable(query)
+    if unavailable is None:
+        return Choice("native", "asked for" if but else f"{size}; {native.how_it_was_made()}"), form
+    if pairs < CHUNKED_FROM:
+        return Choice("reference", f"{but}{unavailable}; {size} fit in memory"), None
+    return Choice("chunked", f"{but}{unavailable}; {size}"), form
+
+
+def explain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    posterior: Any,
+    attn_mask: Tensor | None = None,
+    *,
+    backend: Backend | None = None,
+    need_weights: bool = False,
+    dropout_p: float = 0.0,
+    **others: Any,
+) -> Choice:
+    """Which backend `attend` takes for these arguments, and why. Its other arguments may be given too; they do not matter.
+
+    >>> import torch, bayesattn as ba
+    >>> q = torch.randn(2, 8, 1024, 64)
+    >>> print(ba.kernels.explain(q, q, q, ba.Weibull(), need_weights=True))
+    reference: the weights themselves are wanted (need_weights)
+    """
+    if query.dim() == 3:
+        query, key = query.unsqueeze(1), key.unsqueeze(1)
+    with torch.no_grad():
+        return choose(
+            backend, query, key, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
+        )[0]
+
+
+def _native_is_unavailable(query: Tensor) -> str | None:
+    if query.device.type != "cpu":
+        return f"native runs on the CPU, these tensors are on {query.device.type}"
+    if query.dtype == torch.float64:
+        return "native computes in float32, these tensors are float64"
+    return None if native.is_available() else f"native is not there: {native.how_it_was_made()}"

@@ -1,0 +1,235 @@
+"""Attention in chunks of queries, in plain torch: memory linear in the length, any device, forward and backward.
+
+Every chunk is computed from queries, keys and values alone, in the backward pass again: nothing of size queries × keys is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from bayesattn.kernels.call import Call, Saved
+from bayesattn.kernels.noise import CounterNoise
+
+CHUNK_ELEMENTS = 1 << 18
+"""Scores that are computed at once: few enough to stay in a CPU's cache."""
+GPU_CHUNK_ELEMENTS = 1 << 25
+LEAST_QUERIES = 128
+"""Queries that are taken together at least, if there are so many: the gradients of all keys are added up once for each chunk."""
+
+
+def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """See `operator.attention`."""
+    output, log_total, statistics = call.empty_results()
+    batch = call.query.shape[0]
+    for chunk in _chunks(call):
+        b, h, q = chunk.examples, chunk.heads, chunk.queries
+        for plane, sums in enumerate(chunk.statistics()):
+            statistics[plane, b, h, q] = 0.0 if sums is None else sums
+        for sample in range(call.samples):
+            shifted = slice(b.start + sample * batch, b.stop + sample * batch)
+            weights, _, total = chunk.weights(sample * batch)
+            log_total[shifted, h, q] = total
+            output[shifted, h, q] = chunk.dropped(weights, sample * batch) @ chunk.value
+    return output, log_total, statistics
+
+
+def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
+    """See `operator.attention_backward`."""
+    grad_query, grad_key, grad_value, grad_scale, grad_prior_logits, grad_prior_total = call.zero_gradients()
+    for chunk in _chunks(call):
+        b, h, q = chunk.examples, chunk.heads, chunk.queries
+        weights, noise, _ = chunk.weights(0)
+        upstream = saved.grad_output[b, h, q]
+        grad_value[b, chunk.key_heads, chunk.keys] += chunk.by_key_head(
+            chunk.dropped(weights, 0).transpose(-2, -1) @ upstream
+        )
+        grad_weights = chunk.dropped(upstream @ chunk.value.transpose(-2, -1), 0)
+        gradient = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+        if noise is not None:
+            grad_scale[b, h, q] = (gradient * noise).sum(-1)
+        of_log_share = chunk.add_gradient_of_statistics(
+            gradient, saved.grad_statistics[:, b, h, q].unsqueeze(-1), saved.statistics[0, b, h, q].unsqueeze(-1)
+        )
+        if of_log_share is not None:
+            grad_prior_logits[b, h, chunk.keys] += of_log_share.sum(-2)
+            if call.statistics != "squares_log":
+                grad_prior_total[b, h, q] = -of_log_share.sum(-1)
+        grad_key[b, chunk.key_heads, chunk.keys] += chunk.by_key_head(gradient.transpose(-2, -1) @ call.query[b, h, q])
+        grad_query[b, h, q] = gradient @ chunk.key
+    return (
+        grad_query.mul_(call.scale),
+        grad_key.mul_(call.scale),
+        grad_value,
+        grad_scale,
+        grad_prior_logits,
+        grad_prior_total,
+    )
+
+
+class _Chunk:
+    """The scores of some examples, heads and queries, and what is computed from them."""
+
+    def __init__(self, call: Call, examples: slice, heads: slice, queries: slice):
+        self.call = call
+        self.examples, self.heads, self.queries = examples, heads, queries
+        length = call.key.shape[2]
+        self.keys = slice(0, min(queries.stop, length) if call.causal else length)
+        self.key_heads = slice(heads.start // call.groups, heads.stop // call.groups)
+        self.key = self._per_query_head(call.key)
+        self.value = self._per_query_head(call.value)
+        self.scores = (call.query[examples, heads, queries] * call.scale) @ self.key.transpose(-2, -1)
+        if call.bias is not None:
+            self.scores += self._part(call.bias)
+        self.blocked = self._blocked()
+
+    def _per_query_head(self, keys: Tensor) -> Tensor:
+        part = keys[self.examples, self.key_heads, self.keys]
+        return part if self.call.groups == 1 else part.repeat_interleave(self.call.groups, 1)
+
+    def by_key_head(self, gradient: Tensor) -> Tensor:
+        """A gradient of each query head's keys, summed over the heads that share them."""
+        groups = self.call.groups
+        return gradient if groups == 1 else gradient.unflatten(1, (-1, groups)).sum(2)
+
+    def _part(self, pairs: Tensor) -> Tensor:
+        places = (self.examples, self.heads, self.queries, self.keys)
+        return pairs[
+            tuple(slice(None) if size == 1 else place for size, place in zip(pairs.shape, places, strict=True))
+        ]
+
+    def _rows(self, rows: Tensor) -> Tensor:
+        return rows[self.examples, self.heads, self.queries].unsqueeze(-1)
+
+    def _blocked(self) -> Tensor | None:
+        call, device = self.call, self.scores.device
+        blocked = None if call.allowed is None else ~self._part(call.allowed)
+        column = torch.arange(self.keys.stop, device=device)
+        if call.causal:
+            future = column > torch.arange(self.queries.start, self.queries.stop, device=device).unsqueeze(-1)
+            blocked = future if blocked is None else blocked | future
+        if call.key_lengths is not None:
+            padding = column >= call.key_lengths[self.examples].view(-1, 1, 1, 1)
+            blocked = padding if blocked is None else blocked | padding
+        return blocked
+
+    def _fill(self, pairs: Tensor, value: float) -> Tensor:
+        """In place."""
+        return pairs if self.blocked is None else pairs.masked_fill_(self.blocked, value)
+
+    def _noise(self, first_example: int) -> CounterNoise:
+        assert self.call.seed is not None
+        return CounterNoise(
+            self.call.seed,
+            self.call.generator,  # pyright: ignore[reportArgumentType]
+            first_query=self.queries.start,
+            first_example=first_example + self.examples.start,
+            first_head=self.heads.start,
+        )
+
+    def weights(self, first_example: int) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The weights, the noise they were drawn with, and the log of their total before they were normalised."""
+        noise, logits = None, self.scores.clone()
+        if self.call.noise != "none":
+            assert self.call.noise_scale is not None
+            source = self._noise(first_example)
+            noise = source.normal(logits) if self.call.noise == "normal" else source.log_exponential(logits)
+            logits.addcmul_(noise, self._rows(self.call.noise_scale))
+        logits = self._fill(logits, float("-inf"))
+        total = logits.logsumexp(-1)
+        # an empty row has NaN here, and every one of its pairs is blocked
+        return self._fill(logits.softmax(-1), 0.0), noise, total
+
+    def dropped(self, weights: Tensor, first_example: int) -> Tensor:
+        """Weights, or a gradient of weights, after dropout."""
+        p = self.call.dropout_p
+        if p == 0.0:
+            return weights
+        return weights * self._noise(first_example).kept(weights, p) / (1.0 - p)
+
+    def _prior(self) -> tuple[Tensor, Tensor]:
+        """Log shares, and prior logits, of every pair."""
+        assert self.call.prior_logits is not None
+        assert self.call.prior_total is not None
+        logits = self.call.prior_logits[self.examples, self.heads, self.keys].unsqueeze(-2)
+        return logits - self._rows(self.call.prior_total), logits
+
+    def statistics(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        """Total, first, second and exponentials, as in `RowSums`."""
+        call, total, exponentials = self.call, None, None
+        if call.wants_total:
+            total = self._fill(self.scores.clone(), float("-inf")).logsumexp(-1)
+            total = total.masked_fill(total == float("-inf"), 0.0)
+        if call.wants_exponentials:
+            exponentials = self._sum(_exp_with_linear_tail(self.scores))
+        if call.statistics == "nothing":
+            return total, None, None, exponentials
+        if call.statistics == "sum":
+            return total, self._sum(self.scores), None, exponentials
+        if call.statistics == "shares":
+            log_share, _ = self._prior()
+            log_alpha = log_share + call.log_concentration
+            second = torch.lgamma(log_alpha.exp() + 1.0) - log_alpha
+            return total, self._sum(log_share.exp() * self.scores), self._sum(second), exponentials
+        difference = self._difference()
+        return total, self._sum(difference), self._sum(difference.square()), exponentials
+
+    def _sum(self, pairs: Tensor) -> Tensor:
+        return (pairs if self.blocked is None else pairs.masked_fill(self.blocked, 0.0)).sum(-1)
+
+    def _difference(self) -> Tensor:
+        """What "squares" and its kin square."""
+        if self.call.statistics == "squares":
+            return self.scores
+        log_share, logits = self._prior()
+        return self.scores - (logits if self.call.statistics == "squares_log" else log_share.exp())
+
+    def add_gradient_of_statistics(self, gradient: Tensor, upstream: Tensor, total: Tensor) -> Tensor | None:
+        """Adds to the gradient of the scores; gives the gradient of the log shares (of the prior logits for "squares_log")."""
+        call, of_log_share = self.call, None
+        of_total, of_first, of_second, of_exponentials = upstream
+        extra = torch.zeros_like(gradient)
+        if call.wants_total:
+            extra.addcmul_((self.scores - total).exp_(), of_total)
+        if call.wants_exponentials:
+            extra.addcmul_(self.scores.clamp_max(60.0).exp_(), of_exponentials)
+        if call.statistics == "sum":
+            extra += of_first
+        elif call.statistics == "shares":
+            log_share, _ = self._prior()
+            share, alpha = log_share.exp(), (log_share + call.log_concentration).exp()
+            extra.addcmul_(share, of_first)
+            of_log_share = of_first * share * self.scores + of_second * (alpha * torch.digamma(alpha + 1.0) - 1.0)
+        elif call.statistics != "nothing":
+            slope = of_first + 2.0 * of_second * self._difference()
+            extra += slope
+            if call.statistics == "squares_log":
+                of_log_share = -slope
+            elif call.statistics == "squares_share":
+                of_log_share = -slope * self._prior()[0].exp()
+        gradient += self._fill(extra, 0.0)
+        return None if of_log_share is None else self._fill(of_log_share, 0.0)
+
+
+def _exp_with_linear_tail(x: Tensor, limit: float = 60.0) -> Tensor:
+    return x.clamp_max(limit).exp() * (1.0 + (x - limit).clamp_min(0.0))
+
+
+def _chunks(call: Call) -> Iterator[_Chunk]:
+    """Parts of one example, of as many of its heads and queries as `CHUNK_ELEMENTS` allows."""
+    batch, heads, queries, _ = call.query.shape
+    keys = max(1, call.key.shape[2])
+    elements = CHUNK_ELEMENTS if call.query.device.type == "cpu" else GPU_CHUNK_ELEMENTS
+    rows = min(queries, max(LEAST_QUERIES, elements // keys))
+    together = min(call.key.shape[1], max(1, elements // (keys * rows * call.groups))) * call.groups
+    for example in range(batch):
+        for head in range(0, heads, together):
+            for start in range(0, queries, rows):
+                yield _Chunk(
+                    call,
+                    slice(example, example + 1),
+                    slice(head, min(head + together, heads)),
+                    slice(start, min(start + rows, queries)),
+                )

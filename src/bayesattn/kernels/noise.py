@@ -1,0 +1,147 @@
+"""Noise that is a function of a counter: the same numbers on every backend, in any order, stored nowhere.
+
+The value at (batch, head, query, key) depends on these four indices and a 64-bit seed alone. Two generators:
+
+    "philox"   Philox4x32-10 (Salmon et al. 2011), the default;
+    "hash"     Philox once for each row, then a 32-bit multiply-xorshift hash of the key with two of its words: much cheaper
+               where integers are slow (`chunked`), and good enough for every test that Philox passes here.
+
+One Philox call makes four words, so keys come in blocks of 64: word w of counter 16 · block + lane belongs to key
+64 · block + 16 · w + lane. A SIMD unit then reads its words in the order in which it made them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bayesattn.annotations import Float
+
+NoiseGenerator = Literal["philox", "hash"]
+
+BLOCK = 64
+"""Keys that are made together."""
+WEIGHTS, DROPOUT = 0, 1
+"""Streams: independent noise of the same pairs for different purposes."""
+
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_MASK = 0xFFFFFFFF
+_ROW_COUNTER = 0x80000000  # beyond every key: the words that "hash" takes for a row are those of no pair
+
+
+def draw_seed(generator: torch.Generator | None = None) -> Tensor:
+    """A seed of 64 bits from torch's generator, as a tensor on the CPU: `torch.manual_seed` decides it."""
+    device = "cpu" if generator is None else generator.device
+    return torch.randint(-(2**63), 2**63 - 1, (1,), generator=generator, device=device).cpu()
+
+
+def philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
+    """Philox4x32-10 of int64 tensors that hold 32-bit words; they broadcast against each other.
+
+    The low words of a product are left unmasked until they are used: a xor passes on their low 32 bits all the same.
+    """
+    for _ in range(10):
+        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = ((p1 >> 32) ^ c1 ^ k0) & _MASK, p1, ((p0 >> 32) ^ c3 ^ k1) & _MASK, p0
+        k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
+    return c0, c1 & _MASK, c2, c3 & _MASK
+
+
+class CounterNoise:
+    """The noise of one call of attention.
+
+    Args:
+        seed: int64 tensor of one element.
+        generator: "philox" or "hash".
+        first_query, first_example, first_head: where the tensors that are asked for start, if they are a part of all.
+
+    >>> import torch
+    >>> noise = CounterNoise(torch.tensor([7]))
+    >>> whole = noise.normal(torch.empty(2, 3, 10, 20))
+    >>> part = CounterNoise(torch.tensor([7]), first_query=4).normal(torch.empty(2, 3, 6, 20))
+    >>> bool((whole[:, :, 4:] == part).all())
+    True
+    """
+
+    def __init__(
+        self,
+        seed: Tensor,
+        generator: NoiseGenerator = "philox",
+        first_query: int = 0,
+        first_example: int = 0,
+        first_head: int = 0,
+    ):
+        self.seed = seed
+        self.generator = generator
+        self.first_query = first_query
+        self.first_example = first_example
+        self.first_head = first_head
+
+    def bits(self, like: Tensor, stream: int = WEIGHTS) -> Tensor:
+        """23 random bits for each pair of `like`, [batch, heads, query, blocks, 4, 16]: keys padded to whole blocks."""
+        batch, heads, queries, keys = like.shape
+        blocks = -(-keys // BLOCK)
+        device = like.device
+        seed = self.seed.to(device)
+        k0, k1 = seed & _MASK, (seed >> 32) & _MASK
+        query = torch.arange(self.first_query, self.first_query + queries, device=device).view(-1, 1)
+        head = torch.arange(self.first_head, self.first_head + heads, device=device).view(-1, 1, 1)
+        example = (torch.arange(batch, device=device) + (self.first_example + (stream << 24))).view(-1, 1, 1, 1)
+        shape = (batch, heads, queries, blocks, 4, 16)
+        if self.generator == "philox":
+            counter = torch.arange(blocks * 16, device=device)
+            words = [
+                word.expand(*shape[:3], -1).unflatten(-1, (blocks, 16))
+                for word in philox(counter, query, head, example, k0, k1)
+            ]
+            return torch.stack(words, -2) >> 9
+        rows = philox(torch.full((1,), _ROW_COUNTER, device=device), query, head, example, k0, k1)
+        first, second = (_as_int32(word) for word in rows[:2])
+        key = _as_int32(torch.arange(blocks * BLOCK, device=device) * 0x9E3779B1)
+        # in place: this is done for every pair, and memory is what it costs
+        mixed = _xorshift_(key ^ first, 16).mul_(_signed(0x85EBCA6B)).bitwise_xor_(second)
+        mixed = _xorshift_(_xorshift_(mixed, 13).mul_(_signed(0xC2B2AE35)), 16)
+        return mixed.bitwise_right_shift_(9).bitwise_and_(0x7FFFFF).view(shape)
+
+    def uniform(self, like: Float[Tensor, "batch heads query key"], stream: int = WEIGHTS) -> Tensor:
+        """Uniform on the 2^23 midpoints of a grid of (0, 1), which float32 holds exactly; keys padded to whole blocks."""
+        bits = self.bits(like, stream)
+        return bits.to(like.dtype).add_(0.5).mul_(2.0**-23)
+
+    def log_exponential(self, like: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "batch heads query key"]:
+        """log E with E ~ Exponential(1)."""
+        return self.uniform(like).log_().neg_().log_().flatten(-3)[..., : like.shape[-1]]
+
+    def normal(self, like: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "batch heads query key"]:
+        """Standard normal, by Box and Muller: words 0 and 1, and words 2 and 3, make two draws each."""
+        uniform = self.uniform(like)
+        radius = (uniform[..., 0::2, :].log() * -2.0).sqrt()
+        angle = uniform[..., 1::2, :] * (2.0 * math.pi)
+        pair = torch.stack((radius * angle.cos(), radius * angle.sin()), -2)
+        return pair.flatten(-4)[..., : like.shape[-1]]
+
+    def kept(self, like: Float[Tensor, "batch heads query key"], dropout_p: float) -> Tensor:
+        """True for the pairs that dropout leaves."""
+        return self.bits(like, DROPOUT).flatten(-3)[..., : like.shape[-1]] >= dropout_threshold(dropout_p)
+
+
+def dropout_threshold(dropout_p: float) -> int:
+    """The number of 23 random bits below which a weight is dropped: a whole number, so that all backends agree."""
+    return round(dropout_p * 2**23)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
+def _as_int32(words: Tensor) -> Tensor:
+    """Words of 32 bits in int64 as int32 of the same bits."""
+    return (((words & _MASK) ^ 0x80000000) - 0x80000000).to(torch.int32)
+
+
+def _xorshift_(words: Tensor, shift: int) -> Tensor:
+    return words.bitwise_xor_((words >> shift).bitwise_and_((1 << (32 - shift)) - 1))

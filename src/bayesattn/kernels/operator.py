@@ -1,0 +1,76 @@
+"""The two operators that autograd, torch.compile and torch.export see, whatever the backend behind them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesattn.kernels import chunked, native
+from bayesattn.kernels.call import DIFFERENTIABLE, SCHEMA, Call, Saved
+
+_BACKENDS = {"chunked": chunked, "native": native}
+_SAVED = "Tensor grad_output, Tensor grad_statistics, Tensor output, Tensor log_total, Tensor row_statistics"
+
+
+@torch.library.custom_op("bayesattn::attention", mutates_args=(), schema=f"({SCHEMA}) -> (Tensor, Tensor, Tensor)")
+def attention(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, log total of the weights of each row, statistics of the scores of each row."""
+    call = Call(*inputs)
+    return _BACKENDS[call.backend].forward(call)
+
+
+@attention.register_fake
+def _(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return Call(*inputs).empty_results()
+
+
+@torch.library.custom_op(
+    "bayesattn::attention_backward",
+    mutates_args=(),
+    schema=f"({_SAVED}, {SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+)
+def attention_backward(*inputs: Any) -> tuple[Tensor, ...]:
+    """Gradients of `DIFFERENTIABLE`."""
+    saved, call = Saved(*inputs[:5]), Call(*inputs[5:])
+    return _BACKENDS[call.backend].backward(saved, call)
+
+
+@attention_backward.register_fake
+def _(*inputs: Any) -> tuple[Tensor, ...]:
+    return Call(*inputs[5:]).zero_gradients()
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    tensors = [value for value in inputs if isinstance(value, Tensor)]
+    ctx.places = [index for index, value in enumerate(inputs) if isinstance(value, Tensor)]
+    ctx.others = [None if isinstance(value, Tensor) else value for value in inputs]
+    ctx.save_for_backward(*output, *tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, grad_output: Tensor | None, _: Any, grad_statistics: Tensor | None) -> tuple[Any, ...]:
+    output, log_total, statistics, *tensors = ctx.saved_tensors
+    inputs = list(ctx.others)
+    for place, tensor in zip(ctx.places, tensors, strict=True):
+        inputs[place] = tensor
+    call = Call(*inputs)
+    if call.samples != 1:
+        raise NotImplementedError("Gradients through shared samples are not computed: use samples=1 with gradients on.")
+    gradients = attention_backward(
+        torch.zeros_like(output) if grad_output is None else grad_output,
+        torch.zeros_like(statistics) if grad_statistics is None else grad_statistics,
+        output,
+        log_total,
+        statistics,
+        *inputs,
+    )
+    named = dict(zip(DIFFERENTIABLE, gradients, strict=True))
+    return tuple(
+        named[name] if name in named and value is not None else None
+        for name, value in zip(Call._fields, inputs, strict=True)
+    )
+
+
+attention.register_autograd(_differentiate, setup_context=_remember)

@@ -1,0 +1,65 @@
+// Small matrix products on tiles that lie in cache. Columns come in multiples of 16, rows in any number.
+#pragma once
+
+#include "vector.h"
+
+// C[ROWS x COLUMNS vectors] = factor * C + A B. A[row, k] is at a[row * a_step + k], or where it is TRANSPOSED, in a tile, at
+// a[k * BLOCK + row].
+template <int ROWS, int COLUMNS, bool TRANSPOSED>
+static inline void multiply_block(int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c,
+                                  int64_t c_step, const float* factor) {
+    Vector sum[ROWS][COLUMNS];
+    const float* left[ROWS];
+    for (int row = 0; row < ROWS; row++) {
+        left[row] = a + row * a_step;
+        for (int column = 0; column < COLUMNS; column++)
+            sum[row][column] = factor ? load(c + row * c_step + column * WIDTH) * factor[row] : Vector{};
+    }
+    for (int64_t k = 0; k < depth; k++) {
+        Vector right[COLUMNS];
+        for (int column = 0; column < COLUMNS; column++) right[column] = load(b + column * WIDTH);
+        b += b_step;
+        for (int row = 0; row < ROWS; row++) {
+            const float one = TRANSPOSED ? a[row] : left[row][k];
+            for (int column = 0; column < COLUMNS; column++) sum[row][column] += one * right[column];
+        }
+        if (TRANSPOSED) a += BLOCK;
+    }
+    for (int row = 0; row < ROWS; row++)
+        for (int column = 0; column < COLUMNS; column++) store(c + row * c_step + column * WIDTH, sum[row][column]);
+}
+
+// Registers: 8 x 2 accumulators of the 32 that AVX-512 has, 4 x 2 of 16 elsewhere.
+constexpr int BLOCK_ROWS = WIDTH == 16 ? 8 : 4;
+
+template <int COLUMNS, bool TRANSPOSED>
+static inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step,
+                                    float* c, int64_t c_step, const float* factor) {
+    const int64_t step = TRANSPOSED ? 1 : a_step;
+    int64_t row = 0;
+    for (; row + BLOCK_ROWS <= rows; row += BLOCK_ROWS)
+        multiply_block<BLOCK_ROWS, COLUMNS, TRANSPOSED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, factor ? factor + row : nullptr);
+    for (; row < rows; row++)
+        multiply_block<1, COLUMNS, TRANSPOSED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, factor ? factor + row : nullptr);
+}
+
+// C = factor * C + A B; without factors C = A B.
+template <bool TRANSPOSED>
+__attribute__((noinline)) static void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_step, const float* b,
+                                               int64_t b_step, float* c, int64_t c_step, const float* factor) {
+    int64_t column = 0;
+    for (; column + 2 * WIDTH <= columns; column += 2 * WIDTH)
+        multiply_columns<2, TRANSPOSED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
+    for (; column < columns; column += WIDTH)
+        multiply_columns<1, TRANSPOSED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
+}
+
+// Rows of a matrix as the columns of a tile [features x BLOCK], times a factor; columns beyond `rows` are 0.
+static inline void transpose(const float* from, int64_t step, int64_t rows, int64_t features, float factor, float* tile) {
+    for (int64_t f = 0; f < features; f += 16) {
+        for (int64_t row = 0; row < BLOCK; row++) {
+            const float* source = from + row * step + f;
+            for (int64_t i = 0; i < 16; i++) tile[(f + i) * BLOCK + row] = row < rows ? source[i] * factor : 0.0f;
+        }
+    }
+}

@@ -1,0 +1,41 @@
+// What a call of attention is given, as kernels/native.py fills it in; plain C, no header of torch.
+#pragma once
+
+#include <cstdint>
+
+// What the KL needs of the scores phi of each row; share = exp(prior_logit - prior_total). See kernels/form.py.
+enum Statistics { NOTHING = 0, SUM = 1, SHARES = 2, SQUARES = 3, SQUARES_LOG = 4, SQUARES_SHARE = 5 };
+// The rows' statistics in the order of their planes.
+enum Plane { TOTAL = 0, FIRST = 1, SECOND = 2, EXPONENTIAL = 3, PLANES = 4 };
+
+extern "C" struct Problem {
+    // sizes; features and values are multiples of 16
+    int64_t batch, heads, key_heads, queries, keys, features, values, samples, query_tile, threads;
+    // strides are those of batch, head, row (and key); the last one of queries, keys and values is 1
+    const float *query, *key, *value;
+    int64_t query_stride[3], key_stride[3], value_stride[3];
+    double scale;
+    const uint8_t* allowed;
+    int64_t allowed_stride[4];
+    const float* bias;
+    int64_t bias_stride[4];
+    const int64_t* key_lengths;
+    int64_t causal;
+    int64_t noise, generator;
+    uint64_t seed;
+    const float* noise_scale;
+    int64_t noise_scale_stride[3];
+    int64_t dropout_threshold;
+    double dropout_factor;
+    int64_t statistics, wants_total, wants_exponential;
+    const float *prior_logits, *prior_total;
+    int64_t prior_logits_stride[3], prior_total_stride[3];
+    double log_concentration;
+    // forward: output [samples * batch, heads, query, values], log_total [samples * batch, heads, query],
+    // row_statistics [4, batch, heads, query]
+    float *output, *log_total, *row_statistics;
+    // backward, for one sample
+    const float *grad_output, *grad_statistics;
+    int64_t grad_output_stride[3];
+    float *grad_query, *grad_key, *grad_value, *grad_noise_scale, *grad_prior_logits, *grad_prior_total;
+};

@@ -1,0 +1,166 @@
+"""Compiling: no compiler, a broken one, a cache that cannot be written, several processes at once, a fork. It still works, and says so."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from bayesattn.kernels import build
+
+ATTEND = """
+import warnings
+import torch, bayesattn as ba
+torch.set_num_threads(1)
+q = torch.linspace(-1, 1, 2 * 100 * 16).view(1, 2, 100, 16)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    torch.manual_seed(0)
+    output = ba.attend(q, q, q, ba.Weibull(1.0))
+    ba.attend(q, q, q, ba.Weibull(1.0))
+print(float(output.square().sum()))
+print(ba.kernels.explain(q, q, q, ba.Weibull(1.0)))
+print([str(one.message) for one in told if "bayesattn" in str(one.message)])
+"""
+
+
+def run(code: str, **environment: str) -> list[str]:
+    """The lines that a fresh process prints."""
+    process = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def expected() -> float:
+    """What `reference` gives for the attention of `ATTEND`."""
+    return float(run(ATTEND.replace("ba.Weibull(1.0))", "ba.Weibull(1.0), backend='reference')"))[0])
+
+
+@pytest.fixture
+def failing_compiler(tmp_path: Path) -> Path:
+    return script(tmp_path / "failing", "echo 'internal error 42' >&2; exit 1")
+
+
+def script(path: Path, body: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_without_a_compiler_it_falls_back_and_says_so_once(expected: float, tmp_path: Path) -> None:
+    total, explanation, told = run(ATTEND, CXX="no-such-compiler", BAYESATTN_CACHE=str(tmp_path))
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+    assert explanation.startswith("reference: native is not there: CXX=no-such-compiler was not found")
+    assert told.count("runs without its native kernel") == 1
+
+
+def test_a_failed_compile_is_remembered_and_told_once(expected: float, tmp_path: Path, failing_compiler: Path) -> None:
+    cache = tmp_path / "cache"
+    environment = {"CXX": str(failing_compiler), "BAYESATTN_CACHE": str(cache)}
+    total, explanation, told = run(ATTEND, **environment)
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+    assert "internal error 42" in explanation
+    assert told.count("internal error 42") == 1
+    (failure,) = cache.glob("*.failed")
+    assert "internal error 42" in failure.read_text()
+    total, explanation, told = run(ATTEND, **environment)
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+    assert "failed earlier" in explanation
+    assert told == "[]"
+
+
+def test_a_wrong_library_fails_its_check(expected: float, tmp_path: Path) -> None:
+    """-ffast-math folds the rounding of exp away: the library checks itself when it is loaded."""
+    compiler = build.find_compiler()
+    if compiler is None:
+        pytest.skip("no compiler")
+    wrong = script(tmp_path / "wrong", f'exec {compiler} "$@" -ffast-math')
+    total, explanation, _ = run(ATTEND, CXX=str(wrong), BAYESATTN_CACHE=str(tmp_path / "cache"))
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+    assert "fails its check" in explanation
+
+
+@pytest.mark.skipif(build.find_compiler() is None, reason="no compiler")
+class TestWithACompiler:
+    """A compiler that only copies stands in where the compiled code is not run: it takes no time."""
+
+    @pytest.fixture
+    def copying(self, tmp_path: Path) -> str:
+        return str(script(tmp_path / "copying", 'for last; do :; done; sleep 0.3; echo library > "$last"'))
+
+    def test_a_cache_that_cannot_be_written(self, tmp_path: Path, copying: str) -> None:
+        blocked = tmp_path / "file"
+        blocked.write_text("")
+        built = build.build(copying, blocked / "cache")
+        assert built.path is not None
+        assert built.path.read_text() == "library\n"
+        assert "cannot be written" in built.message
+        assert built.is_news
+
+    def test_the_second_time_it_is_there(self, tmp_path: Path, copying: str) -> None:
+        first, second = (build.build(copying, tmp_path / "cache") for _ in range(2))
+        assert first.path == second.path
+        assert "compiled earlier" in second.message
+
+    def test_many_at_once_leave_one_library_and_nothing_else(self, tmp_path: Path, copying: str) -> None:
+        cache = tmp_path / "cache"
+        found: list[build.Built] = []
+        threads = [threading.Thread(target=lambda: found.append(build.build(copying, cache))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {one.path for one in found} == set(cache.iterdir())
+        assert len(found) == 4
+
+    def test_a_fork_while_compiling(self, tmp_path: Path, copying: str) -> None:
+        lines = run(
+            f"""
+            import os, threading, time
+            from pathlib import Path
+            from bayesattn.kernels import build
+            cache = Path({str(tmp_path / "cache")!r})
+            thread = threading.Thread(target=build.build, args=({copying!r}, cache))
+            thread.start()
+            time.sleep(0.1)
+            child = os.fork()
+            built = build.build({copying!r}, cache)
+            assert built.path.read_text() == "library\\n"
+            if child == 0:
+                os._exit(0)
+            thread.join()
+            print(os.waitpid(child, 0)[1], len(list(cache.iterdir())))
+            """
+        )
+        assert lines == ["0 1"]
+
+    def test_another_source_or_compiler_is_another_library(self, tmp_path: Path, copying: str) -> None:
+        source = tmp_path / "source"
+        source.mkdir()
+        (source / build.MAIN).write_text("int a;")
+        one = build.fingerprint(copying, source)
+        (source / build.MAIN).write_text("int b;")
+        assert build.fingerprint(copying, source) != one
+        assert build.fingerprint(sys.executable, source) != build.fingerprint(copying, source)
+
+
+def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("BAYESATTN_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert build.cache_directory() == tmp_path / "bayesattn"
+    monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path / "mine"))
+    assert build.cache_directory() == tmp_path / "mine"

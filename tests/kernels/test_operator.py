@@ -1,0 +1,265 @@
+"""`native` and `chunked` against `reference` in float64, given the same seed: outputs, KL, counts, all gradients."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import bayesattn as ba
+from bayesattn.kernels import native
+
+POSTERIORS: dict[str, ba.Posterior] = {
+    "softmax": ba.Softmax(),
+    "weibull": ba.Weibull(2.0),
+    "weibull-raw": ba.Weibull(2.0, kl_scores="raw"),
+    "weibull-learnable": ba.Weibull(3.0, ba.GammaPrior(0.5, 2.0, learnable=True)),
+    "weibull-contextual": ba.Weibull(3.0, ba.ContextualGamma(0.5)),
+    "weibull-contextual-raw": ba.Weibull(3.0, ba.ContextualGamma(5.0), kl_scores="raw"),
+    "lognormal": ba.LogNormal(0.5),
+    "lognormal-learnable": ba.LogNormal(0.5, ba.LogNormalPrior(-1.0, 2.0, learnable=True), kl_scores="raw"),
+    "lognormal-contextual": ba.LogNormal(0.5, ba.ContextualLogNormal()),
+    "lognormal-share": ba.LogNormal(0.5, ba.ContextualLogNormal(location="share"), kl_scores="raw"),
+    "gaussian": ba.Gaussian(initial_sigma=0.7),
+}
+NATIVE = pytest.mark.skipif(native.library().functions is None, reason="no compiler")
+BACKENDS = ["chunked", pytest.param("native", marks=NATIVE)]
+
+
+def results(
+    posterior: ba.Posterior, tensors: tuple[Tensor, ...], dtype: torch.dtype, seed: int = 3, **arguments: Any
+) -> dict[str, Tensor]:
+    """Everything that attention gives, by name: output, KL, counts, and the gradients of a function of output and KL."""
+    posterior = copy.deepcopy(posterior).to(dtype)
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
+    torch.manual_seed(seed)
+    with ba.record() as latents:
+        output = ba.attend(*leaves, posterior, enable_gqa=True, **arguments)
+    assert isinstance(output, Tensor)
+    batch, features = output.shape[0], output.shape[-1]
+    loss = (output * torch.linspace(-1.0, 1.0, features)).sum() + (latents.local_kl * torch.arange(1, batch + 1)).sum()
+    # the bias of the last layer moves all logits of a softmax together: its gradient is 0
+    named = {name: p for name, p in posterior.named_parameters() if not name.endswith("outer.bias")}
+    gradients = torch.autograd.grad(loss, [*leaves, *named.values()], allow_unused=True)
+    found = dict(zip(["query", "key", "value", *named], gradients, strict=True))
+    term = latents.local_terms[0]
+    counts = {"elements": term.elements, "rows": term.rows, "tokens": term.tokens}
+    everything = {"output": output, "kl": term.kl, **counts, **{k: g for k, g in found.items() if g is not None}}
+    return {name: tensor.detach() for name, tensor in everything.items()}
+
+
+def assert_same(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:
+    assert ours.keys() == reference.keys()
+    # the network's biases nearly cancel in a softmax: their gradients are measured by those of the whole network
+    network = [float(value.abs().max()) for name, value in reference.items() if "network" in name]
+    for name, expected in reference.items():
+        scale = max(network) if "network" in name else float(expected.abs().max())
+        difference = float((ours[name] - expected).abs().max())
+        assert difference < 1e-4 * scale + 1e-5, f"{name}: {difference:.2g} of {scale:.2g}"
+
+
+@st.composite
+def problems(draw: Any) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    batch, key_heads, groups = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    queries, keys = draw(st.integers(1, 70)), draw(st.integers(1, 140))
+    features, values = draw(st.sampled_from([1, 7, 16, 20])), draw(st.sampled_from([3, 16, 33]))
+    heads = key_heads * groups
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).float().double()
+
+    tensors = (
+        normal(batch, heads, queries, features),
+        normal(batch, key_heads, keys, features),
+        normal(batch, key_heads, keys, values),
+    )
+    arguments: dict[str, Any] = {"is_causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 0.3, 2.0]))}
+    kind = draw(st.sampled_from(["none", "boolean", "keys", "additive"]))
+    mask_shape = (
+        draw(st.sampled_from([1, batch])),
+        draw(st.sampled_from([1, heads])),
+        1 if kind == "keys" else queries,
+        keys,
+    )
+    if kind in ("boolean", "keys"):
+        arguments["attn_mask"] = torch.rand(mask_shape, generator=generator) > 0.3
+    elif kind == "additive":
+        bias = torch.randn(mask_shape, generator=generator)
+        arguments["attn_mask"] = bias.masked_fill(torch.rand(mask_shape, generator=generator) > 0.8, float("-inf"))
+    if draw(st.booleans()):
+        arguments["key_lengths"] = torch.randint(0, keys + 1, (batch,), generator=generator)
+    if draw(st.booleans()):
+        arguments["query_mask"] = torch.rand(batch, queries, generator=generator) > 0.3
+    return tensors, arguments
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    problem=problems(),
+    name=st.sampled_from(sorted(POSTERIORS)),
+    noise=st.sampled_from(["philox", "hash"]),
+    dropout=st.booleans(),
+)
+def test_every_backend_gives_what_reference_gives(
+    backend: str, problem: tuple[tuple[Tensor, ...], dict[str, Any]], name: str, noise: Any, dropout: bool
+) -> None:
+    tensors, arguments = problem
+    posterior = POSTERIORS[name].bind(num_heads=tensors[0].shape[1], head_dim=tensors[0].shape[-1])
+    if dropout and posterior.counter_noise:
+        arguments["dropout_p"] = 0.25
+    with ba.kernels.use(noise=noise):
+        reference = results(posterior, tensors, torch.float64, backend="reference", **arguments)
+        assert_same(results(posterior, tensors, torch.float32, backend=backend, **arguments), reference)
+
+
+@pytest.mark.parametrize("name", sorted(POSTERIORS))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_posterior_over_several_blocks_of_keys(backend: str, name: str) -> None:
+    torch.manual_seed(1)
+    tensors = tuple(torch.randn(2, 2, n, 16) for n in (90, 200, 200))
+    posterior = POSTERIORS[name].bind(num_heads=2, head_dim=16)
+    mask = torch.rand(2, 1, 90, 200) > 0.2
+    mask[0, :, 5] = False
+    for arguments in ({}, {"is_causal": True}, {"attn_mask": mask}):
+        reference = results(posterior, tensors, torch.float64, backend="reference", **arguments)
+        ours = results(posterior, tensors, torch.float32, backend=backend, **arguments)
+        assert_same(ours, reference)
+        if "attn_mask" in arguments:
+            assert torch.equal(ours["output"][0, :, 5], torch.zeros(2, 16))
+
+
+@pytest.mark.parametrize("backend", ["reference", *BACKENDS])
+def test_two_calls_differ_and_a_seed_repeats(backend: Any) -> None:
+    q = torch.randn(1, 2, 40, 16)
+
+    def draw(generator: torch.Generator | None = None) -> Tensor:
+        return ba.attend(q, q, q, ba.Weibull(1.0), backend=backend, generator=generator)
+
+    torch.manual_seed(5)
+    one, other = draw(), draw()
+    torch.manual_seed(5)
+    assert torch.equal(draw(), one)
+    assert not torch.allclose(one, other, atol=1e-3)
+    mine = [draw(torch.Generator().manual_seed(9)) for _ in range(2)]
+    assert torch.equal(mine[0], mine[1])
+    with ba.sampling(generator=torch.Generator().manual_seed(9)):
+        assert torch.equal(draw(), mine[0])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_eval_mode_is_the_point_estimate(backend: Any) -> None:
+    q, k, v = (torch.randn(2, 2, 50, 16) for _ in range(3))
+    theirs = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    ours = ba.attend(q, k, v, ba.Weibull(1.0).eval(), is_causal=True, backend=backend)
+    assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_no_future_key_has_any_influence(backend: Any) -> None:
+    q, k, v = (torch.randn(1, 2, 130, 16) for _ in range(3))
+    outputs = []
+    for filler in (0.0, 1e4):
+        k[:, :, 100:], v[:, :, 100:] = filler, filler
+        torch.manual_seed(2)
+        outputs.append(ba.attend(q, k, v, ba.Weibull(0.1), is_causal=True, backend=backend)[:, :, :100])
+    assert torch.equal(outputs[0], outputs[1])
+
+
+COMPILED = """
+import torch, bayesattn as ba
+q, k, v = (torch.randn(1, 2, 130, 16) for _ in range(3))
+posterior = ba.Weibull(2.0, ba.ContextualGamma(0.5)).bind(num_heads=2, head_dim=16)
+for backend in ("reference", "chunked", "auto"):
+    def step(q, k, v):
+        with ba.record() as latents:
+            output = ba.attend(q, k, v, posterior, backend=backend, is_causal=True)
+        return output, latents.local_kl
+
+    results = []
+    for function in (torch.compile(step, backend="aot_eager", fullgraph=True), step):
+        torch.manual_seed(0)
+        leaf = q.clone().requires_grad_()
+        output, kl = function(leaf, k, v)
+        gradient, = torch.autograd.grad(output.square().sum() + kl.sum(), leaf)
+        results.append((output.detach(), kl.detach(), gradient))
+    print(max(float((a - b).abs().max()) for a, b in zip(*results)))
+"""
+
+
+def test_compiled_in_one_graph_it_gives_the_same() -> None:
+    """In a process of its own, because torch.compile cannot trace the shape checks of these tests."""
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    differences = [float(line) for line in done.stdout.splitlines()]
+    assert len(differences) == 3
+    assert max(differences) < 1e-5
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_under_autocast_it_is_computed_in_float32(backend: Any) -> None:
+    q, k, v = (torch.randn(1, 2, 70, 16) for _ in range(3))
+    torch.manual_seed(1)
+    expected = ba.attend(*(x.bfloat16().float() for x in (q, k, v)), ba.LogNormal(0.5), backend=backend)
+    torch.manual_seed(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = ba.attend(*(x.bfloat16() for x in (q, k, v)), ba.LogNormal(0.5), backend=backend)
+    assert output.dtype == torch.bfloat16
+    assert torch.equal(output, expected.bfloat16())
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_operator_is_registered_as_torch_wants_it(backend: str) -> None:
+    q, k, v = (torch.randn(1, 2, 6, 16, requires_grad=True) for _ in range(3))
+    scale = torch.full((1, 2, 6), 0.4, requires_grad=True)
+    arguments = (
+        q, k, v, None, None, None, torch.tensor([4]), scale, None, None,
+        0.25, True, "normal", "philox", 0.1, "sum", True, False, 0.0, 1, backend,
+    )  # fmt: skip
+    torch.library.opcheck(torch.ops.bayesattn.attention.default, arguments)
+
+
+@NATIVE
+def test_threads_and_tiles_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    tensors = tuple(torch.randn(2, 4, 150, 20) for _ in range(3))
+    posterior = ba.Weibull(3.0, ba.ContextualGamma(0.5)).bind(num_heads=4, head_dim=20)
+    expected = results(posterior, tensors, torch.float32, backend="native", is_causal=True, dropout_p=0.2)
+    threads = torch.get_num_threads()
+    try:
+        for count, tile in ((1, 64), (2, 16), (3, 128), (2, 24)):
+            torch.set_num_threads(count)
+            monkeypatch.setattr(native, "QUERY_TILE", tile)
+            ours = results(posterior, tensors, torch.float32, backend="native", is_causal=True, dropout_p=0.2)
+            # not the network's gradients: those are made by torch's matrix products
+            assert all(torch.equal(ours[name], expected[name]) for name in expected if "network" not in name)
+    finally:
+        torch.set_num_threads(threads)
+
+
+@NATIVE
+def test_strides_do_not_matter() -> None:
+    packed = torch.randn(2, 40, 3, 4, 16)
+    q, k, v = packed.permute(2, 0, 3, 1, 4)
+    outputs = []
+    for tensors in ((q, k, v), (q.contiguous(), k.contiguous(), v.contiguous())):
+        torch.manual_seed(1)
+        outputs.append(ba.attend(*tensors, ba.Weibull(1.0), backend="native"))
+    assert torch.equal(outputs[0], outputs[1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_nvibs_key_bias_is_an_additive_mask(backend: Any) -> None:
+    """NVIB's training form is a bias of each key: it runs on torch's own kernel, and on ours."""
+    q, k, v = (torch.randn(2, 2, 40, 16) for _ in range(3))
+    bias = torch.randn(2, 1, 1, 40)
+    theirs = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    assert torch.allclose(ba.attend(q, k, v, ba.Softmax(), attn_mask=bias, backend=backend), theirs, atol=1e-5)
