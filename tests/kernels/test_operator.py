@@ -57,10 +57,12 @@ def results(
 
 def assert_same(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:
     assert ours.keys() == reference.keys()
-    # the network's biases nearly cancel in a softmax: their gradients are measured by those of the whole network
+    # the network's gradients cancel in a softmax, wholly in a row of one key: they are measured by the largest of them and
+    # by float32's rounding of the KL whose terms cancel
     network = [float(value.abs().max()) for name, value in reference.items() if "network" in name]
+    rounding = 0.01 * float(reference["kl"].abs().max())
     for name, expected in reference.items():
-        scale = max(network) if "network" in name else float(expected.abs().max())
+        scale = max(*network, rounding) if "network" in name else float(expected.abs().max())
         difference = float((ours[name] - expected).abs().max())
         assert difference < 1e-4 * scale + 1e-5, f"{name}: {difference:.2g} of {scale:.2g}"
 
