@@ -101,6 +101,17 @@ def test_everything_that_a_training_step_should_reach_gets_a_gradient(attention:
         assert (parameter.grad != 0).any(), name
 
 
+def test_autocast_keeps_loss_and_kl_in_float32(attention: Any) -> None:
+    model = small(attention, layers=2).eval()
+    with ba.record() as exact:
+        reference = model(SOURCE, TARGET)
+    with torch.autocast("cpu", torch.bfloat16), ba.record() as latents:
+        nll = model(SOURCE, TARGET)
+    assert nll.dtype == latents.local_kl.dtype == torch.float32
+    assert torch.allclose(nll, reference, rtol=0.1, atol=0.1)
+    assert torch.allclose(latents.local_kl, exact.local_kl, rtol=0.1, atol=0.1)
+
+
 def test_drawn_weights_are_used_and_fed_back() -> None:
     model = small(ba.Weibull(k=1.0), dropout=0.0)
     first, second = model(SOURCE, TARGET), model(SOURCE, TARGET)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective, without_padding
 from bayesattn.alignment.mixture import Mixture
@@ -28,6 +27,6 @@ class Soft(Objective):
     ) -> Mixture:
         log_prior = categorical.log_weights(prior_scores, source_mask)
         if k_max is not None:
-            log_prior = categorical.keep_largest(log_prior, checks.whole("k_max", k_max))
+            log_prior = categorical.keep_largest(log_prior, k_max)
         context = contexts.average(without_padding(memory, source_mask), log_prior.exp().unsqueeze(0))
         return Mixture(context, log_prior.new_zeros(context.shape[:-1]))
