@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bayesattn import checks, kernels, latents
 from bayesattn.annotations import Bool, Float, Int
+from bayesattn.drawing import draw_weights
 from bayesattn.masks import check_key_lengths, check_query_mask, split_mask
 from bayesattn.posteriors.base import Posterior
 from bayesattn.precision import compute_dtype, to_compute
@@ -135,7 +136,7 @@ def attend(
     # stands for the scores, which are never made: their shape, dtype and device in one number
     pairs = query.new_empty((), dtype=compute_dtype(query.dtype)).expand(*query.shape[:3], key.shape[2])
     allowed, bias = split_mask(attn_mask, False, pairs)
-    noise = _noise(posterior, generator)
+    noise = _noise(posterior, generator, dropout_p)
     with torch.autocast(query.device.type, enabled=False):
         outcome = kernels.attend_fused(
             to_compute(query),
@@ -188,29 +189,19 @@ def attend_scores(
     if bias is not None:
         scores = scores + bias
     scores = rows.fill_blocked(scores, 0.0)
-    with torch.autocast(scores.device.type, enabled=False):
-        noise = _noise(posterior, generator)
-        log_weights = posterior.log_sample(scores, rows, noise) if posterior.samples else posterior.log_mean(scores)
-        weights = rows.softmax(log_weights)
-        if latents.kl_is_wanted():
-            one = scores.new_ones(())
-            latents.add_local(
-                posterior.kl(scores, key, rows),
-                elements=rows.total_of_pairs(one),
-                rows=rows.total_of_rows(one),
-                tokens=rows.total_of_rows(one / heads),
-                source=posterior,
-            )
-    weights = weights.to(value.dtype)
+    noise = _noise(posterior, generator, dropout_p)
+    weights = draw_weights(scores, key, rows, posterior, noise).to(value.dtype)
     if dropout_p and isinstance(noise, kernels.CounterNoise):
         return (weights * noise.kept(weights, dropout_p) / (1.0 - dropout_p)) @ value, weights
     return F.dropout(weights, dropout_p) @ value, weights
 
 
-def _noise(posterior: Posterior, generator: torch.Generator | None) -> Any:
+def _noise(
+    posterior: Posterior, generator: torch.Generator | None, dropout_p: float
+) -> torch.Generator | kernels.CounterNoise | None:
     """Where the noise of this call comes from: a counter for a posterior that takes one, else torch's generator."""
     source = generator or latents.current_generator()
-    if not posterior.counter_noise:
+    if not posterior.counter_noise or not (posterior.samples or dropout_p):
         return source
     return kernels.CounterNoise(kernels.draw_seed(source), kernels.noise_generator())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,18 +13,20 @@ from bayesattn.rows import Rows
 
 
 def draw_weights(
-    scores: Tensor, keys: Tensor, rows: Rows, posterior: Posterior, generator: torch.Generator | None = None
+    scores: Tensor,
+    keys: Tensor,
+    rows: Rows,
+    posterior: Posterior,
+    noise: Any = None,
 ) -> Tensor:
     """The weights of each row, drawn or the point estimate; the KL goes to the open `record()`.
 
-    `scores` are pairs of `rows`, in float32 or better, with heads in dimension 1.
+    `scores` are pairs of `rows`, in float32 or better, with heads in dimension 1. `noise` is what `posterior.log_sample`
+    draws from: a torch.Generator, None, or a CounterNoise if the posterior takes one.
     """
     posterior.check_bound()
     with torch.autocast(scores.device.type, enabled=False):
-        if posterior.samples:
-            log_weights = posterior.log_sample(scores, rows, generator or latents.current_generator())
-        else:
-            log_weights = posterior.log_mean(scores)
+        log_weights = posterior.log_sample(scores, rows, noise) if posterior.samples else posterior.log_mean(scores)
         weights = rows.softmax(log_weights)
         if latents.kl_is_wanted():
             one = scores.new_ones(())

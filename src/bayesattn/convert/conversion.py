@@ -28,7 +28,8 @@ def convert(model: Model, posterior: Posterior | NVIB, where: Where = None) -> M
     parameters of its own (a layer that the model uses several times gets one). With `Softmax()` the outputs are the original's.
 
     Args:
-        model: any model made of `torch.nn.MultiheadAttention`, such as `nn.TransformerEncoder`.
+        model: any model made of `torch.nn.MultiheadAttention` (such as `nn.TransformerEncoder`), or of Hugging Face's, timm's or
+            PyTorch Geometric's attention: `ba.supported()` lists what is tested.
         posterior: the distribution of the attention weights; or an `NVIB`, which makes attention denoising attention over a random latent.
         where: which layers: None or "all", "self" or "cross" (attention), a predicate of (name, layer), an index, "last 2 layers", a name
             or a pattern such as "encoder.*", or a list of indices or names.

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn import checks
+from bayesattn import checks, latents
 from bayesattn.annotations import Float, Int
 from bayesattn.drawing import draw_weights
 from bayesattn.posteriors import Posterior, Softmax
@@ -45,7 +45,8 @@ def edge_weights(
     """
     key, query = edge_index[0], edge_index[1]
     rows = EdgeRows(query, key, num_queries, scores.shape[1], graph_of_query, num_graphs)
-    return draw_weights(to_compute(scores), keys, rows, posterior, generator).to(scores.dtype)
+    noise = generator or latents.current_generator()
+    return draw_weights(to_compute(scores), keys, rows, posterior, noise).to(scores.dtype)
 
 
 class GraphAttention(nn.Module):
