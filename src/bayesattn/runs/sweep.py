@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -116,4 +117,5 @@ def _work(values: dict[str, Any], parent: str, sender: Connection) -> None:
     except Exception as problem:
         last = traceback.extract_tb(problem.__traceback__)[-1]
         answer = (None, f"{type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})")
-    sender.send(answer)
+    with contextlib.suppress(BrokenPipeError):  # the parent was killed; a result is on disk all the same
+        sender.send(answer)
