@@ -41,11 +41,13 @@ def test_a_soft_cap_is_applied_before_the_noise() -> None:
         output, weights = interface.attention(
             module, query, key, value, None, scaling=3.0, softcap=0.5, is_causal=False
         )
-    noise = torch.empty(2, 4, 5, 5).normal_(generator=torch.Generator().manual_seed(3))
-    scores = torch.tanh(3.0 * query @ key.repeat_interleave(2, 1).transpose(2, 3) / 0.5) * 0.5
-    expected = (scores + 1.5 * noise).softmax(-1)
-    torch.testing.assert_close(weights, expected)
-    torch.testing.assert_close(output, (expected @ value.repeat_interleave(2, 1)).transpose(1, 2))
+    key, value = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+    scores = torch.tanh(3.0 * query @ key.transpose(2, 3) / 0.5) * 0.5
+    generator = torch.Generator().manual_seed(3)
+    expected, drawn = ba.attend_scores(scores, key, value, module.posterior, generator=generator)  # pyright: ignore
+    torch.testing.assert_close(weights, drawn)
+    torch.testing.assert_close(output, expected.transpose(1, 2))
+    assert not torch.allclose(weights, scores.softmax(-1), atol=0.05)
 
 
 @pytest.mark.parametrize("kind", ["none", "boolean", "additive"])

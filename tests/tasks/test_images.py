@@ -62,7 +62,7 @@ def test_mnist_on_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(mnist, "load_ambiguous_mnist", lambda: torch.full((50, 1, 28, 28), 0.5))
     monkeypatch.setattr(mnist, "random_split", lambda examples, first, seed: random_split(examples, 500, seed))
     config = configure(
-        "mnist", "attn-gaussian", training={"epochs": 12, "samples": 2, "batch_size": 50, "learning_rate": 1e-2}
+        "mnist", "attn-gaussian", training={"epochs": 18, "samples": 2, "batch_size": 50, "learning_rate": 1e-2}
     )
     config = replace(config, task_options=replace(config.task_options, hidden=16, feedforward=32, test_examples=40))
     metrics = run(config, tmp_path / "runs")["metrics"]
