@@ -97,7 +97,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> list[Row]:
             progress.update(bar, description=method.name)
             rows.append(_run_method(method, digits, options, lambda: progress.advance(bar)))
         progress.update(bar, description="done")
-    console.print(_table(rows, options.samples))
+    console.print(comparison(rows, options.samples))
     reliability = plots.reliability(
         {row.name: row.probabilities for row in rows}, digits.test_labels, options.output / "reliability.png"
     )
@@ -185,9 +185,10 @@ def _progress(console: Console) -> Progress:
     )
 
 
-def _table(rows: list[Row], samples: int) -> Table:
+def comparison(rows: list[Row], samples: int) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
         title="Digits: how good, how calibrated, and does it know what is not a digit?",
         caption="AUROC: entropy tells digits from what is not; 0.5 is chance. s: seconds to train and predict. "
