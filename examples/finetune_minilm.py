@@ -1,6 +1,6 @@
 """Fine-tune MiniLM to tell acceptable English sentences (CoLA), and ask it which it is unsure of.
 
-    python examples/finetune_minilm.py --steps 300
+    python examples/finetune_minilm.py --steps 1000
 
 Downloads the pretrained model (80 MB) on first use; finds CoLA in shared/data or in $BAYESATTN_DATA.
 """
@@ -17,7 +17,7 @@ from bayesattn.data.pretrained import minilm
 from bayesattn.huggingface import BayesianTrainer, from_pretrained
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--steps", type=int, default=300)
+parser.add_argument("--steps", type=int, default=1000)
 parser.add_argument("--dev", type=int, default=256, help="number of dev sentences to predict")
 arguments = parser.parse_args()
 
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
         ),
         train_dataset=data,
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        kl_weight=ba.linear(arguments.steps // 2, end=1e-4),
+        kl_weight=ba.linear(arguments.steps // 2, end=1e-6),
     )
     trainer.train()
     model.save_pretrained(folder)
