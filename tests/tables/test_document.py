@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from table_cases import RESULTS
 
-from bayesattn.tables.document import render
+from bayesattn.tables.document import kept_files, render
 from bayesattn.tables.results import read, write
 
 ROOT = Path(__file__).parents[2]
@@ -29,12 +29,12 @@ def test_an_empty_folder_is_no_results(tmp_path: Path) -> None:
 
 
 def test_the_projects_document_is_rendered_from_its_results(tmp_path: Path) -> None:
-    if not list((ROOT / "results").glob("*.json")):
+    if not kept_files(ROOT / "results"):
         pytest.skip("no results are kept yet")
     assert render(ROOT / "results", tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results").glob("*.json")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", kept_files(ROOT / "results"), ids=lambda path: path.name)
 def test_no_kept_run_beats_the_floor(path: Path) -> None:
     for run in read(path).runs:
         if "gap_to_floor" in run["metrics"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bayesattn.files import write_atomically
 from bayesattn.tables.registered import TABLES
-from bayesattn.tables.results import TableResults, read
+from bayesattn.tables.results import TableResults, file_name, read
 from bayesattn.tables.show import as_markdown
 from bayesattn.tables.summary import summarise
 
@@ -20,12 +20,18 @@ of training as a ratio to maximum likelihood's on the same task. How to run: [ex
 
 def render(results: Path, document: Path) -> Path:
     """Write the document of all tables that have results; a text `NAME.reading.md` beside a table's file is set before it."""
-    found = [read(path) for path in sorted(Path(results).glob("*.json"))]
+    found = [read(path) for path in kept_files(results)]
     if not found:
         raise FileNotFoundError(f"There are no results in {results}: make them with `bayesattn table NAME`.")
     parts = [INTRODUCTION, *(_section(each, Path(results)) for each in found)]
     write_atomically(Path(document), "\n".join(parts))
     return Path(document)
+
+
+def kept_files(results: Path) -> list[Path]:
+    """The files of tables in the folder `results`, which holds figures of other kinds too."""
+    names = {file_name(table.name, budget) for table in TABLES.values() for budget in ("paper", *table.budgets)}
+    return sorted(path for path in Path(results).glob("*.json") if path.name in names)
 
 
 def _section(results: TableResults, folder: Path) -> str:
