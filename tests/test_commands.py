@@ -130,6 +130,8 @@ def test_a_table_runs_what_is_missing_keeps_the_figures_and_is_rendered(
     again = json.loads((tmp_path / "results/thesis-3.11-tiny.json").read_text())
     assert len(again["runs"]) == 5
     assert all(run in again["runs"] for run in kept["runs"])
+    bayesattn(monkeypatch, "table", "thesis-3.11", *part)  # nor are they run again
+    assert not list((tmp_path / "runs").glob("toy-m1*"))
     (tmp_path / "results/thesis-3.11-tiny.json").unlink()
     bayesattn(monkeypatch, "table", "thesis-3.11", "--budget", "tiny", "--no-run")  # what is there, and no more
     assert len(json.loads((tmp_path / "results/thesis-3.11-tiny.json").read_text())["runs"]) == 1

@@ -176,8 +176,11 @@ def make_table(command: TableCommand, console: Console) -> None:
     configs = table.configs(
         command.budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
     )
-    failed = _sweep(configs, command, console) if command.run else []
-    results = _collected(table, configs, command)
+    kept = _kept(table, command)
+    known = kept.by_name() if kept else {}
+    missing = [config for config in configs if config.name not in known]
+    failed = _sweep(missing, command, console) if command.run else []
+    results = _collected(table, configs, command, kept)
     for part in summarise(table, results):
         console.print(in_terminal(part))
     if command.epochs is None:
@@ -210,12 +213,18 @@ def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) ->
     return failed
 
 
-def _collected(table: Table, configs: list[RunConfig], command: TableCommand) -> kept_results.TableResults:
+def _kept(table: Table, command: TableCommand) -> kept_results.TableResults | None:
+    """What the results folder has of this table: runs that need not be computed again, wherever their folders are."""
+    path = command.results / kept_results.file_name(table.name, command.budget)
+    return kept_results.read(path) if path.exists() else None
+
+
+def _collected(
+    table: Table, configs: list[RunConfig], command: TableCommand, kept: kept_results.TableResults | None
+) -> kept_results.TableResults:
     """The figures of the runs asked for and, unless things are only tried out, of the rest of the table as far as it is there."""
     if command.epochs is not None:
         return kept_results.collect(table, command.budget, configs, command.folder)
-    path = command.results / kept_results.file_name(table.name, command.budget)
-    kept = kept_results.read(path) if path.exists() else None
     everything = {config.name: config for config in [*configs, *table.configs(command.budget)]}
     return kept_results.collect(table, command.budget, everything.values(), command.folder, kept)
 

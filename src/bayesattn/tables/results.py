@@ -39,6 +39,10 @@ class TableResults:
         """The runs of one cell, one for each seed."""
         return [run for run in self.runs if (run["config"]["task"], run["config"]["method"]) == (task, method)]
 
+    def by_name(self) -> dict[str, dict[str, Any]]:
+        """The runs by the names of their configs."""
+        return {RunConfig.from_json(run["config"]).name: run for run in self.runs}
+
 
 def file_name(table: str, budget: str) -> str:
     """The name of the file in the results folder."""
@@ -49,7 +53,7 @@ def collect(
     table: Table, budget: str, configs: Iterable[RunConfig], folder: Path, kept: TableResults | None = None
 ) -> TableResults:
     """What of `configs` has finished in `folder`, and else, of the same runs, what was `kept` before."""
-    before = {RunConfig.from_json(run["config"]).name: run for run in (kept.runs if kept else [])}
+    before = kept.by_name() if kept else {}
     runs = []
     for config in configs:
         result = RunFolder.of(folder, config).result() or before.get(config.name)
