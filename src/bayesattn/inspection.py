@@ -19,20 +19,20 @@ from bayesattn.watching import watch
 class AttentionWeights:
     """One layer's weights: [batch, heads, query, key], on a graph [edges, heads]."""
 
-    samples: Float[Tensor, "samples *shape"]
+    samples: Float[Tensor, "samples ..."]
     """As drawn, one after the other. The layers of sample n belong to one pass."""
-    point: Float[Tensor, "*shape"]
+    point: Float[Tensor, "..."]
     """The point estimate of eval mode."""
-    prior: Float[Tensor, "*shape"]
+    prior: Float[Tensor, "..."]
     """What the prior expects: the weights of its means."""
 
     @property
-    def mean(self) -> Float[Tensor, "*shape"]:
+    def mean(self) -> Float[Tensor, "..."]:
         """Mean over the samples."""
         return self.samples.mean(0)
 
     @property
-    def deviation(self) -> Float[Tensor, "*shape"]:
+    def deviation(self) -> Float[Tensor, "..."]:
         """Standard deviation over the samples."""
         return self.samples.std(0, correction=0)
 
@@ -80,7 +80,9 @@ def attention_weights(
             f"{type(model).__name__} has no Bayesian attention: make it so with ba.convert, or build it of layers of ba.nn."
         )
     if any(len(seen) != len(points) for seen in drawn):
-        raise ValueError("The model did not run the same attention layers in every pass: look at one example at a time.")
+        raise ValueError(
+            "The model did not run the same attention layers in every pass: look at one example at a time."
+        )
     layers: dict[str, AttentionWeights] = {}
     for place, point in enumerate(points):
         name = _layer_name(names[id(point.source)])
