@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest has it
 
-import torch
-from attention_cases import torture
-from rich.progress import track
+import torch  # noqa: E402
+from attention_cases import torture  # noqa: E402
+from rich.progress import track  # noqa: E402
 
-from bayesattn.files import write_atomically
-from bayesattn.runs.single import commit
+from bayesattn.files import write_atomically  # noqa: E402
+from bayesattn.runs.single import commit  # noqa: E402
 
 
 def main() -> None:
