@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all check format clean
+.PHONY: demo test test-all torture check format clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/bayesattn demo
@@ -14,6 +14,9 @@ test: check
 
 test-all: check
 	$(BIN)/python -m pytest -n 2 -m ""
+
+torture: $(VENV)/test-installed
+	$(BIN)/python tests/torture
 
 check: $(VENV)/test-installed
 	$(BIN)/ruff check .

@@ -154,3 +154,26 @@ def test_other_epochs_are_tried_and_not_kept(
     bayesattn(monkeypatch, "table", "thesis-3.11", *part)
     assert "Not kept in the results" in capsys.readouterr().out
     assert not (tmp_path / "results").exists()
+
+
+def test_a_report_of_a_table_is_written_and_an_unknown_target_suggests_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from table_cases import RESULTS
+
+    from bayesattn.tables import results as kept_results
+
+    with pytest.raises(SystemExit, match=r"There are no results in results: make them with `bayesattn table NAME`"):
+        bayesattn(monkeypatch, "report")
+    kept_results.write(RESULTS, tmp_path / "results")
+    bayesattn(monkeypatch, "report", "-o", "all.html")
+    assert (tmp_path / "all.html").as_uri() in capsys.readouterr().out.replace("\n", "")
+    assert "−27.00 ± 0.577" in (tmp_path / "all.html").read_text()
+    with pytest.raises(SystemExit, match=r"thesis-3\.11"):
+        bayesattn(monkeypatch, "report", "thesis-3.1l")
+    with pytest.raises(SystemExit, match=r"--sentences goes with one folder of a saved model, got 0 targets"):
+        bayesattn(monkeypatch, "report", "--sentences", "some.txt")
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished/config.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"unfinished holds no finished run"):
+        bayesattn(monkeypatch, "report", "unfinished")

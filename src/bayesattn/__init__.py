@@ -5,6 +5,7 @@ from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert, revert, supported
 from bayesattn.generation import Generation, generate
+from bayesattn.inspection import AttentionWeights, attention_weights
 from bayesattn.latents import Latents, record, sampling
 from bayesattn.objective import Elbo, constant, cyclic, elbo, linear, sigmoid
 from bayesattn.posteriors import Dirichlet, Gaussian, LogNormal, Posterior, Softmax, Weibull, posterior_by_name
@@ -14,6 +15,7 @@ from bayesattn.priors import ContextualGamma, ContextualLogNormal, GammaPrior, L
 __version__ = "0.1.0"
 
 __all__ = [
+    "AttentionWeights",
     "CategoricalPrediction",
     "ContextualGamma",
     "ContextualLogNormal",
@@ -33,6 +35,7 @@ __all__ = [
     "alignment",
     "attend",
     "attend_scores",
+    "attention_weights",
     "constant",
     "convert",
     "cyclic",

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bayesattn import checks, kernels, latents
+from bayesattn import checks, kernels, latents, watching
 from bayesattn.annotations import Bool, Float, Int
 from bayesattn.drawing import draw_weights
 from bayesattn.masks import check_key_lengths, check_query_mask, split_mask
@@ -106,7 +106,13 @@ def attend(
     checks.fraction("dropout_p", dropout_p)
     check_key_lengths(key_lengths, query)
     choice, form = kernels.choose(
-        backend, query, key, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
+        backend,
+        query,
+        key,
+        posterior,
+        attn_mask=attn_mask,
+        need_weights=need_weights or watching.is_watched(),
+        dropout_p=dropout_p,
     )
     if form is None:
         groups = query.shape[1] // key.shape[1]

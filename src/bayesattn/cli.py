@@ -31,6 +31,7 @@ def _run(arguments: list[str]) -> None:
         "run": commands.RunCommand,
         "table": commands.TableCommand,
         "render": commands.RenderCommand,
+        "report": commands.ReportCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -48,6 +49,8 @@ def _run(arguments: list[str]) -> None:
             commands.make_table(options, console)
         elif isinstance(options, commands.RenderCommand):
             commands.render_document(options, console)
+        elif isinstance(options, commands.ReportCommand):
+            commands.write_report(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""What the commands `list`, `run`, `table` and `render` do."""
+"""What the commands `list`, `run`, `table`, `render` and `report` do."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from rich.table import Table as RichTable
 from bayesattn import checks
 from bayesattn.data.files import locate
 from bayesattn.methods import METHODS
+from bayesattn.report.of_model import model_page
+from bayesattn.report.of_runs import runs_page
+from bayesattn.report.of_table import table_page
+from bayesattn.report.page import Page, joined, write_page
 from bayesattn.runs import RunConfig, RunFolder, run
 from bayesattn.runs.sweep import Outcome, sweep
 from bayesattn.tables import TABLES, Table
 from bayesattn.tables import results as kept_results
-from bayesattn.tables.document import render
+from bayesattn.tables.document import kept_files, render
 from bayesattn.tables.show import in_terminal
 from bayesattn.tables.summary import summarise
 from bayesattn.tasks import TASKS, Training
@@ -106,6 +110,49 @@ class RenderCommand:
     """Where the figures of tables are kept."""
     output: Path = field(default_factory=lambda: Path("docs/results.md"))
     """The document."""
+
+
+@dataclass(frozen=True)
+class ReportCommand:
+    """A report: one HTML file to open in a browser, that needs nothing else."""
+
+    targets: tyro.conf.Positional[tuple[str, ...]] = ()
+    """A table's name; or folders of runs of one task; or a folder that `save_pretrained` of a converted model wrote. None: every
+    table that has results."""
+    sentences: Path | None = None
+    """For a saved model: a text file with a sentence on each line."""
+    results: Path = field(default_factory=lambda: Path("results"))
+    """Where the figures of tables are kept."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html")
+    """The file."""
+
+
+def write_report(command: ReportCommand, console: Console) -> None:
+    """`bayesattn report …`."""
+    path = write_page(_report_page(command), command.output)
+    console.print(f"Written: {path}. Open it in a browser: {path.resolve().as_uri()}", soft_wrap=True)
+
+
+def _report_page(command: ReportCommand) -> Page:
+    folders = [Path(target) for target in command.targets]
+    if command.sentences is not None:
+        if len(folders) != 1:
+            raise ValueError(f"--sentences goes with one folder of a saved model, got {len(folders)} targets.")
+        return model_page(folders[0], command.sentences)
+    if folders and all((folder / "result.json").exists() for folder in folders):
+        return runs_page(folders)
+    if len(folders) == 1 and (folders[0] / "config.json").exists():
+        raise ValueError(
+            f"{folders[0]} holds no finished run. If it is a saved model, say with --sentences FILE what to run it on; if it is a "
+            "run, let `bayesattn run` finish it."
+        )
+    names = [checks.one_of("target", target, TABLES) for target in command.targets] or list(TABLES)
+    if command.targets:
+        return joined([table_page(name, command.results) for name in names])
+    found = {results.table for results in map(kept_results.read, kept_files(command.results))}
+    if not found:
+        raise FileNotFoundError(f"There are no results in {command.results}: make them with `bayesattn table NAME`.")
+    return joined([table_page(name, command.results) for name in names if name in found])
 
 
 def list_names(command: ListCommand, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The demo: five ways to be uncertain about handwritten digits, in one table and two plots, within three minutes."""
+"""The demo: five ways to be uncertain about handwritten digits, in one table and a report, within three minutes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,20 @@ import bayesattn as ba
 from bayesattn import checks
 from bayesattn.data.digits import OUT_OF_DISTRIBUTION, Digits, load_digits
 from bayesattn.models.vit import ViT
-from bayesattn.report import plots
+from bayesattn.report import sections
+from bayesattn.report.page import Page, write_page
+from bayesattn.tasks.portrait import patches
 
 MEMBERS = 5
 CLASSES = 10
+PATCH = 2
+EXPLORED = 3
+"""Digits in the report's explorer from either end of certainty."""
 
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Five ways to be uncertain about handwritten digits: one table, two plots, under three minutes."""
+    """Five ways to be uncertain about handwritten digits: one table and a report, under three minutes."""
 
     seed: int = 0
     """Decides the split, the initial weights and all noise."""
@@ -37,7 +42,7 @@ class DemoOptions:
     samples: int = 32
     """Sampled passes of the methods that sample."""
     output: Path = field(default_factory=lambda: Path("demo"))
-    """Folder for the plots."""
+    """Folder for the report."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ METHODS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, and what the plots need."""
+    """One line of the table, and what the report needs."""
 
     name: str
     accuracy: float
@@ -74,13 +79,22 @@ class Row:
     calibration_error: float
     auroc: dict[str, float]
     seconds: float
-    probabilities: Tensor
-    entropy_inside: Tensor
-    entropy_outside: Tensor
+    bayesian: bool
+    """Whether its attention is random."""
+    models: list[ViT]
+    history: list[dict[str, float]]
+    """The losses of every epoch of the first model."""
+    inside: ba.CategoricalPrediction
+    entropy_outside: dict[str, Tensor]
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """Accuracy, NLL, calibration error, AUROCs."""
+        return (self.accuracy, self.nll, self.calibration_error, *self.auroc.values())
 
 
 def run_demo(options: DemoOptions, console: Console | None = None) -> list[Row]:
-    """Train and compare the methods; print the table, save the plots."""
+    """Train and compare the methods; print the table, write the report."""
     checks.whole("epochs", options.epochs)
     checks.whole("samples", options.samples)
     console = console or Console()
@@ -98,24 +112,61 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> list[Row]:
             rows.append(_run_method(method, digits, options, lambda: progress.advance(bar)))
         progress.update(bar, description="done")
     console.print(comparison(rows, options.samples))
-    reliability = plots.reliability(
-        {row.name: row.probabilities for row in rows}, digits.test_labels, options.output / "reliability.png"
-    )
-    entropy = plots.entropy_in_and_out(
-        {row.name: row.entropy_inside for row in rows},
-        {row.name: row.entropy_outside for row in rows},
-        CLASSES,
-        options.output / "entropy.png",
-    )
+    report = write_page(demo_page(rows, digits, options), options.output / "report.html")
     console.print(
-        f"Plots: {reliability} (reliability) and {entropy} (entropy in and out of distribution).", soft_wrap=True
+        f"The report, with an attention explorer: open {report.resolve().as_uri()} in a browser.", soft_wrap=True
     )
     return rows
 
 
+def demo_page(rows: list[Row], digits: Digits, options: DemoOptions) -> Page:
+    """What the demo found, as a page."""
+    labels = digits.test_labels
+    header = ["method", "accuracy ↑", "NLL ↓", "ECE ↓", *(f"AUROC {name} ↑" for name in OUT_OF_DISTRIBUTION)]
+    figures = [[row.name, *(f"{figure:.3f}" for figure in row.figures)] for row in rows]
+    random = [row for row in rows if row.bayesian]
+    portraits = [patches(image[0], PATCH) for image in digits.test_images]
+    parts = (
+        sections.figures(header, figures, "AUROC: how well entropy tells digits from what is not; 0.5 is chance."),
+        sections.reliability({row.name: row.inside.mean for row in rows}, labels),
+        sections.entropy(
+            {row.name: row.inside.entropy for row in rows}, {row.name: row.entropy_outside for row in rows}, CLASSES
+        ),
+        sections.risk_coverage({row.name: (row.inside.entropy, row.inside.label != labels) for row in rows}),
+        sections.training({row.name: row.history for row in rows}),
+        sections.most_and_least_certain(
+            sections.described(random[0].inside, labels, portraits, [str(digit) for digit in range(CLASSES)]),
+            random[0].name,
+        ),
+        sections.explorer({row.name: _explored(row, digits) for row in random}),
+    )
+    return Page(
+        "Five ways to be uncertain about handwritten digits",
+        f"scikit-learn's digits, a ViT of 2 layers, {options.epochs} epochs, {options.samples} samples, seed {options.seed}. "
+        "Made by make demo.",
+        parts,
+    )
+
+
+def _explored(row: Row, digits: Digits) -> list[sections.Explored]:
+    order = row.inside.entropy.argsort().tolist()
+    chosen = [*order[:EXPLORED], *order[-EXPLORED:]]
+    images = digits.test_images[chosen]
+    layers = ba.attention_weights(row.models[0], images, 12, generator=torch.Generator().manual_seed(0))
+    titles = [
+        f"a {digits.test_labels[place]}, said {row.inside.label[place]} (entropy {row.inside.entropy[place]:.3f})"
+        for place in chosen
+    ]
+    return sections.explored(titles, [patches(image[0], PATCH) for image in images], layers)
+
+
 def _run_method(method: Method, digits: Digits, options: DemoOptions, tick: Callable[[], object]) -> Row:
     start = time.perf_counter()
-    models = [_train(method, digits, options.seed + member, options.epochs, tick) for member in range(method.members)]
+    histories: list[list[dict[str, float]]] = [[] for _ in range(method.members)]
+    models = [
+        _train(method, digits, options.seed + member, options.epochs, tick, history)
+        for member, history in enumerate(histories)
+    ]
     inside = _predict(models, method, options.samples, digits.test_images)
     outside = {
         name: _predict(models, method, options.samples, make(digits.test_images)).entropy
@@ -130,15 +181,24 @@ def _run_method(method: Method, digits: Digits, options: DemoOptions, tick: Call
         calibration_error=multiclass_calibration_error(inside.mean, labels, CLASSES, n_bins=15).item(),
         auroc={name: _auroc(inside.entropy, entropy) for name, entropy in outside.items()},
         seconds=seconds,
-        probabilities=inside.mean,
-        entropy_inside=inside.entropy,
-        entropy_outside=torch.cat(list(outside.values())),
+        bayesian=method.posterior is not None,
+        models=models,
+        history=histories[0],
+        inside=inside,
+        entropy_outside=outside,
     )
 
 
-def _train(method: Method, digits: Digits, seed: int, epochs: int, tick: Callable[[], object]) -> ViT:
+def _train(
+    method: Method,
+    digits: Digits,
+    seed: int,
+    epochs: int,
+    tick: Callable[[], object],
+    history: list[dict[str, float]],
+) -> ViT:
     torch.manual_seed(seed)
-    model = ViT(image_size=8, patch_size=2, classes=CLASSES, dim=32, depth=2, heads=4, dropout=0.1)
+    model = ViT(image_size=8, patch_size=PATCH, classes=CLASSES, dim=32, depth=2, heads=4, dropout=0.1)
     if method.posterior is not None:
         ba.convert(model, method.posterior)
     size, batch = len(digits.train_images), 64
@@ -148,6 +208,7 @@ def _train(method: Method, digits: Digits, seed: int, epochs: int, tick: Callabl
     kl_weight = ba.linear(steps=max(1, steps // 2))
     step = 0
     for _ in range(epochs):
+        sums = torch.zeros(2)
         for index in torch.randperm(size).split(batch):
             with ba.record() as latents:
                 logits = model(digits.train_images[index])
@@ -163,6 +224,8 @@ def _train(method: Method, digits: Digits, seed: int, epochs: int, tick: Callabl
             optimiser.step()
             learning_rate.step()
             step += 1
+            sums += len(index) * torch.stack([loss.nll, loss.local_kl])
+        history.append(dict(zip(("nll", "kl"), (sums / size).tolist(), strict=True)))
         tick()
     return model
 
@@ -198,6 +261,5 @@ def comparison(rows: list[Row], samples: int) -> Table:
     for column in ("acc. ↑", "NLL ↓", "ECE ↓", *(f"AUROC ↑\n{name}" for name in OUT_OF_DISTRIBUTION), "s"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
-        figures = (row.accuracy, row.nll, row.calibration_error, *row.auroc.values())
-        table.add_row(row.name, *(f"{figure:.3f}" for figure in figures), f"{row.seconds:.0f}")
+        table.add_row(row.name, *(f"{figure:.3f}" for figure in row.figures), f"{row.seconds:.0f}")
     return table

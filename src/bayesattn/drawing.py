@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesattn import latents
+from bayesattn import latents, watching
 from bayesattn.posteriors.base import Posterior
 from bayesattn.rows import Rows
 
@@ -28,6 +28,9 @@ def draw_weights(
     with torch.autocast(scores.device.type, enabled=False):
         log_weights = posterior.log_sample(scores, rows, noise) if posterior.samples else posterior.log_mean(scores)
         weights = rows.softmax(log_weights)
+        if watching.is_watched():
+            prior = rows.softmax(posterior.log_prior(scores, keys, rows).expand_as(scores))
+            watching.show(posterior, weights, prior)
         if latents.kl_is_wanted():
             one = scores.new_ones(())
             latents.add_local(

@@ -210,7 +210,7 @@ def _run_in_chunks(
         for drawn in range(0, samples, at_once):
             copies = min(at_once, samples - drawn)
             folded = _map_batch(part, size, lambda tensor, copies=copies: torch.cat([tensor] * copies))
-            result = take(_call(model, folded))
+            result = take(call(model, folded))
             chunks.append([_unfold(tensor, copies, size) for tensor in _outputs(result, likelihood)])
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
@@ -242,8 +242,10 @@ def _default_output(result: Any) -> Any:
     return result.logits if hasattr(result, "logits") else result
 
 
-def _call(model: nn.Module, inputs: Any) -> Any:
-    if isinstance(inputs, dict) or hasattr(inputs, "keys"):
+def call(model: nn.Module, inputs: Any) -> Any:
+    """The model on inputs of any kind that `predict` takes."""
+    inputs = _plain(inputs)
+    if isinstance(inputs, dict):
         return model(**inputs)
     return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
 

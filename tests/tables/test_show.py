@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 from table_cases import RESULTS, TABLE
 
-from bayesattn.tables.show import _figure, as_markdown, in_terminal
+from bayesattn.tables.show import as_markdown, figure, in_terminal
 from bayesattn.tables.summary import summarise
 
 (PART,) = summarise(TABLE, RESULTS)
@@ -29,5 +29,5 @@ def test_the_terminal_shows_the_papers_figure_beside_ours() -> None:
     assert "floor" in out.getvalue()
 
 
-def test_figures_keep_what_counts() -> None:
-    assert [_figure(value) for value in (-26.0895, 1.0039, 0.0046)] == ["−26.09", "1.004", "0.0046"]
+def testfigures_keep_what_counts() -> None:
+    assert [figure(value) for value in (-26.0895, 1.0039, 0.0046)] == ["−26.09", "1.004", "0.0046"]

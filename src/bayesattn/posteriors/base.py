@@ -82,6 +82,12 @@ class Posterior(Configurable, nn.Module, ABC):
         """log E[S], up to a constant for each row."""
         return scores
 
+    def log_prior(self, scores: Float[Tensor, "..."], keys: Tensor, rows: Rows) -> Tensor:
+        """log of what the prior expects of S, up to a constant for each row; something that broadcasts against pairs.
+
+        The same for all keys unless a posterior says otherwise."""
+        return scores.new_zeros(())
+
     def fused_form(self, keys: Float[Tensor, "batch key_heads key features"]) -> FusedForm | None:
         """This posterior in the form that the kernels know, or None if it has none: it then runs on `reference`."""
         return None

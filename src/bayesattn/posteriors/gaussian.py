@@ -91,6 +91,9 @@ class Gaussian(Posterior):
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return rows.total_of_pairs(self._kl_of_pair(self.sigma(scores, rows)))
 
+    def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        return scores  # the prior is centred on the same logits
+
     def fused_form(self, keys: Tensor) -> FusedForm | None:
         if not isinstance(self.scale, PerHead):
             return None  # a scale for each pair

@@ -79,6 +79,9 @@ class LogNormal(Posterior):
         constant = ratio.square() / 2.0 - ratio.log() - 0.5
         return rows.total_of_pairs(square_with_linear_tail(distance) / 2.0 + constant)
 
+    def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        return self.prior.log_location(keys, rows)
+
     def fused_form(self, keys: Tensor) -> FusedForm | None:
         scale = self.prior.scale(self.sigma)
         # beyond these the squares of the KL have a linear tail, which sums of squares do not

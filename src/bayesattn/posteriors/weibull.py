@@ -76,6 +76,9 @@ class Weibull(Posterior):
             weibull_gamma_kl(self.k, log_mean, self.prior.log_alpha(keys, rows), self.prior.beta)
         )
 
+    def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        return self.prior.log_alpha(keys, rows)  # the mean is alpha / beta
+
     def fused_form(self, keys: Tensor) -> FusedForm | None:
         if not self.prior.fusable:
             return None

@@ -68,6 +68,11 @@ class RunFolder:
         with (self.path / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
+    def history(self) -> list[dict[str, Any]]:
+        """The metrics of every epoch so far."""
+        path = self.path / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
     def write_result(self, result: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Finish: the model, then the result; the checkpoint is no longer needed."""
         write_atomically(self.path / "model.safetensors", save(tensors))

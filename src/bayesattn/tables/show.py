@@ -13,10 +13,10 @@ def in_terminal(part: Part) -> RichTable:
     shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption="in brackets: the paper's")
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
-        shown.add_column(_title(metric), justify="right")
+        shown.add_column(title(metric), justify="right")
     shown.add_column("cost\n/ mle", justify="right")
     for row in part.rows:
-        cells = [_ours(cell) + (f" ({_paper(cell)})" if cell.published else "") for cell in row.cells]
+        cells = [ours(cell) + (f" ({paper(cell)})" if cell.published else "") for cell in row.cells]
         shown.add_row(row.method, *cells, _cost(row), style="dim" if row.method == FLOOR else None)
     return shown
 
@@ -25,11 +25,11 @@ def as_markdown(part: Part) -> str:
     """One data set: ours, the paper's, the difference."""
     header = ["method"]
     for metric in part.dataset.metrics:
-        header += [_title(metric), "paper", "difference"]
+        header += [title(metric), "paper", "difference"]
     header.append("cost / mle")
     rows = []
     for row in part.rows:
-        cells = [text for cell in row.cells for text in (_ours(cell), _paper(cell), _difference(cell))]
+        cells = [text for cell in row.cells for text in (ours(cell), paper(cell), difference(cell))]
         rows.append([row.method, *cells, _cost(row)])
     lines = [
         f"### {part.dataset.label}",
@@ -43,29 +43,29 @@ def as_markdown(part: Part) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _title(metric: Metric) -> str:
+def title(metric: Metric) -> str:
     return f"{metric.title} {'↑' if metric.higher_is_better else '↓'}"
 
 
-def _ours(cell: Cell) -> str:
+def ours(cell: Cell) -> str:
     if cell.mean is None:
         return "not run"
-    return _figure(cell.mean) + ("" if cell.error is None else f" ± {_figure(cell.error)}")
+    return figure(cell.mean) + ("" if cell.error is None else f" ± {figure(cell.error)}")
 
 
-def _paper(cell: Cell) -> str:
-    return "" if cell.published is None else _figure(cell.published.value)
+def paper(cell: Cell) -> str:
+    return "" if cell.published is None else figure(cell.published.value)
 
 
-def _difference(cell: Cell) -> str:
-    return "" if cell.difference is None else f"{'+' if cell.difference >= 0 else '−'}{_figure(abs(cell.difference))}"
+def difference(cell: Cell) -> str:
+    return "" if cell.difference is None else f"{'+' if cell.difference >= 0 else '−'}{figure(abs(cell.difference))}"
 
 
 def _cost(row: Row) -> str:
     return "" if row.cost is None else f"{row.cost:.1f}"
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
     """Two decimals from 10 on, three from 0.1 on, four below."""
     size = abs(value)
     text = f"{value:.2f}" if size >= 10 else f"{value:.3f}" if size >= 0.1 else f"{value:.4f}"

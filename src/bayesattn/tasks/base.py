@@ -13,6 +13,7 @@ from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.data.files import DataFile
 from bayesattn.prediction import Likelihood
+from bayesattn.tasks.portrait import Portrait
 
 Examples = tuple[Tensor, ...]
 """Tensors with the examples first; the last one is what is to be predicted."""
@@ -74,6 +75,8 @@ class Task(ABC):
     """What the model's output is: see `bayesattn.predict`."""
     max_len: int | None = None
     """Longest sequence that attention sees, for the posteriors that are tied to positions."""
+    label_names: tuple[str, ...] = ()
+    """The classes, where the likelihood is categorical."""
     files: tuple[DataFile, ...] = ()
     """What must be found before it can run."""
 
@@ -92,6 +95,18 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
         """The figures of a fitted model."""
+
+    def out_of_distribution(self, test: Tensor) -> dict[str, Tensor]:
+        """Inputs that the model should not be sure of, by name."""
+        return {}
+
+    def counted(self, inputs: Tensor) -> Tensor | None:
+        """Which positions of sequences are not padding; None: there is none."""
+        return None
+
+    def portraits(self, inputs: Tensor) -> list[Portrait] | None:
+        """How examples are shown to a person, if they can be."""
+        return None
 
     def floor(self) -> dict[str, float] | None:
         """The figures of the true process on the same test set, where it is known."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,6 +10,7 @@ from bayesattn.models.vit import ViT
 from bayesattn.prediction import CategoricalPrediction
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task
 from bayesattn.tasks.classification import auroc, figures
+from bayesattn.tasks.portrait import Portrait, patches
 
 CLASSES = 10
 
@@ -20,6 +19,7 @@ class ImageTask(Task):
     """Ten classes, one channel. The AUROC of an out-of-distribution set is that of the predictive entropy."""
 
     likelihood = "categorical"
+    label_names = tuple(str(digit) for digit in range(CLASSES))
     image_size: int
     patch_size: int
     depth = 2
@@ -28,10 +28,6 @@ class ImageTask(Task):
         self.hidden = hidden
         self.feedforward = feedforward
         self.max_len = (self.image_size // self.patch_size) ** 2
-
-    @abstractmethod
-    def out_of_distribution(self, test: Tensor) -> dict[str, Tensor]:
-        """Images that the model should not be sure of, by name."""
 
     def build(self, dropout: float) -> nn.Module:
         return ViT(
@@ -43,6 +39,9 @@ class ImageTask(Task):
             feedforward=self.feedforward,
             dropout=dropout,
         )
+
+    def portraits(self, inputs: Tensor) -> list[Portrait]:
+        return [patches(image[0], self.patch_size) for image in inputs]
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         images, labels = batch

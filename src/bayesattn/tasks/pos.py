@@ -16,6 +16,7 @@ from bayesattn.data.pos_ambiguity import load_pos_ambiguity
 from bayesattn.data.ud_ewt import MAX_LEN, PAD, TAGS, load_ud_ewt
 from bayesattn.models.tagger import Tagger
 from bayesattn.prediction import CategoricalPrediction
+from bayesattn.tasks import portrait
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.tasks.classification import auroc, figures
 from bayesattn.tasks.registered import TASKS
@@ -41,6 +42,7 @@ class PosTask(Task):
 
     training = Training(epochs=100, samples=10, learning_rate=3e-3)
     likelihood = "categorical"
+    label_names = TAGS
     max_len = MAX_LEN
 
     def __init__(self, options: PosOptions):
@@ -65,6 +67,13 @@ class PosTask(Task):
             feedforward=self.options.feedforward,
             dropout=dropout,
         )
+
+    def counted(self, inputs: Tensor) -> Tensor:
+        return inputs != PAD
+
+    def portraits(self, inputs: Tensor) -> list[portrait.Portrait]:
+        vocabulary, *_ = load_ud_ewt()
+        return [portrait.words([vocabulary.names[token] for token in row.tolist() if token != PAD]) for row in inputs]
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         tokens, tags = batch

@@ -13,6 +13,7 @@ from bayesattn.data.toy import PROCESSES, STEPS, load_toy, truth
 from bayesattn.models.timeseries import TimeSeriesTransformer
 from bayesattn.prediction import GaussianPrediction
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
+from bayesattn.tasks.portrait import Portrait, series
 from bayesattn.tasks.registered import TASKS
 
 
@@ -47,6 +48,9 @@ class ToyTask(Task):
 
     def build(self, dropout: float) -> nn.Module:
         return TimeSeriesTransformer(STEPS, self.options.hidden, feedforward=self.options.feedforward, dropout=dropout)
+
+    def portraits(self, inputs: Tensor) -> list[Portrait]:
+        return [series(values) for values in inputs]
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         inputs, targets = batch

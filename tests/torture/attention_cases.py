@@ -1,0 +1,222 @@
+"""Generated cases of attention: a number decides posterior, sizes, masks, dtype, scale, mode, way in and backend."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+import torch
+from posterior_cases import EXTREMES, FORMS, MAX_LEN
+from torch import Tensor, nn
+
+import bayesattn as ba
+from bayesattn.kernels import Backend
+
+POSTERIORS = FORMS | EXTREMES
+WAYS = ("attend", "module", "converted")
+MODES = ("train", "eval", "sampling")
+MASKS = ("none", "boolean", "additive", "causal", "boolean and causal", "lengths", "nothing allowed")
+DTYPES = (torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+SCALES = (1.0, 1.0, 1e-4, 30.0, 1e3)
+BACKENDS: tuple[Backend, ...] = ("auto", "reference", "chunked", "native")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of attention, decided by its number."""
+
+    number: int
+    posterior: str
+    way: str
+    mode: str
+    mask: str
+    dtype: torch.dtype
+    scale: float
+    backend: Backend
+    batch: int
+    heads: int
+    key_heads: int
+    queries: int
+    keys: int
+    features: int
+
+    @classmethod
+    def of(cls, number: int) -> Case:
+        """The case of this number."""
+        pick = random.Random(number)
+        way = pick.choice(WAYS)
+        key_heads = pick.choice((1, 2, 3))
+        mask = pick.choice(MASKS)
+        keys = pick.randint(1, MAX_LEN)
+        posterior, dtype = pick.choice(sorted(POSTERIORS)), pick.choice(DTYPES)
+        if posterior == "gaussian-sigma=1e+15" and way != "attend" and dtype == torch.float16:
+            dtype = torch.float32  # float16 cannot hold the parameter of this posterior
+        return cls(
+            number=number,
+            posterior=posterior,
+            way=way,
+            mode=pick.choice(MODES),
+            mask=mask,
+            dtype=dtype,
+            scale=pick.choice(SCALES),
+            backend=pick.choice(BACKENDS),
+            batch=pick.choice((1, 2, 3)),
+            heads=key_heads * (pick.choice((1, 2)) if way == "attend" else 1),
+            key_heads=key_heads,
+            queries=keys if way == "converted" else pick.randint(1, MAX_LEN),
+            keys=keys,
+            features=pick.choice((1, 3, 8, 16)),
+        )
+
+
+class Wrong(AssertionError):
+    """A case that did not behave."""
+
+
+def check(case: Case) -> None:
+    """Run the case; raise `Wrong` with what is not as it should be."""
+    torch.manual_seed(case.number)
+    run = _attend if case.way == "attend" else _module
+    allowed = _allowed(case)
+    inputs = _inputs(case)
+    output, kl = run(case, inputs, allowed)
+    _expect(bool(output.isfinite().all()), "the output is not finite")
+    if kl is not None:
+        _expect(kl.shape == (case.batch,), f"the KL has shape {tuple(kl.shape)}")
+        _expect(bool(kl.isfinite().all()), "the KL is not finite")
+    if case.mode == "train":
+        gradients = _gradients(output, kl, inputs)
+        if case.dtype == torch.float16 and not all(bool(g.isfinite().all()) for g in gradients):
+            # a gradient beyond float16's largest number is infinite there, and rightly so: look at it in float32
+            single = [each.detach().float().requires_grad_() for each in inputs]
+            gradients = _gradients(*run(replace(case, dtype=torch.float32), single, allowed), single)
+            largest = max(g.abs().max().item() for g in gradients)
+            _expect(largest > torch.finfo(torch.float16).max, "a gradient that float16 can hold is not finite")
+        _expect(all(bool(g.isfinite().all()) for g in gradients), "a gradient is not finite")
+    _expect_no_leak(case, run, inputs, output, allowed)
+
+
+def _gradients(output: Tensor, kl: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
+    total = output.double().sum() + (0 if kl is None else kl.double().sum())
+    found = torch.autograd.grad(total, inputs, allow_unused=True)
+    return [torch.zeros(1) if each is None else each for each in found]
+
+
+def _expect(holds: bool, words: str) -> None:
+    if not holds:
+        raise Wrong(words)
+
+
+def _inputs(case: Case) -> list[Tensor]:
+    def drawn(heads: int, length: int, scale: float) -> Tensor:
+        return (torch.randn(case.batch, heads, length, case.features) * scale).to(case.dtype).requires_grad_()
+
+    return [
+        drawn(case.heads, case.queries, case.scale),
+        drawn(case.key_heads, case.keys, 1.0),
+        drawn(case.key_heads, case.keys, 1.0),
+    ]
+
+
+def _allowed(case: Case) -> Tensor:
+    """[batch, 1, query, key]: what may be attended to, whatever form the mask has."""
+    shape = (case.batch, 1, case.queries, case.keys)
+    allowed = torch.ones(shape, dtype=torch.bool)
+    if case.mask in ("boolean", "additive", "boolean and causal"):
+        allowed &= torch.rand(shape) < 0.7
+    if case.mask in ("causal", "boolean and causal"):
+        allowed &= torch.ones(case.queries, case.keys, dtype=torch.bool).tril()
+    if case.mask == "lengths":
+        allowed &= torch.arange(case.keys) < torch.randint(0, case.keys + 1, (case.batch, 1, 1, 1))
+    if case.mask == "nothing allowed":
+        allowed &= False
+    return allowed
+
+
+def _attend(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor | None]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(case.number)  # the same parameters in every run of the case
+        posterior = POSTERIORS[case.posterior].bind(num_heads=case.heads, head_dim=case.features)
+    posterior.train(case.mode == "train")
+    arguments: dict = {"is_causal": "causal" in case.mask, "backend": case.backend, "enable_gqa": True}
+    if case.mask == "additive":
+        arguments["attn_mask"] = torch.zeros(allowed.shape, dtype=case.dtype).masked_fill(~allowed, float("-inf"))
+    elif case.mask == "lengths":
+        arguments["key_lengths"] = allowed[:, 0, 0].sum(-1)
+    elif case.mask != "none":
+        arguments["attn_mask"] = allowed
+
+    def call() -> Tensor:
+        return ba.attend(*inputs, posterior, generator=torch.Generator().manual_seed(case.number), **arguments)
+
+    return _recorded(case, call, posterior.samples or case.mode == "sampling")
+
+
+def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Through `ba.nn.MultiheadAttention`, or torch's own converted."""
+    width = case.heads * case.features
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(case.number)
+        if case.way == "module":
+            posterior = POSTERIORS[case.posterior]
+            layer: nn.Module = ba.nn.MultiheadAttention(width, case.heads, batch_first=True, posterior=posterior)
+        else:
+            layer = nn.ModuleList([nn.MultiheadAttention(width, case.heads, batch_first=True)])
+            layer = ba.convert(layer, POSTERIORS[case.posterior])[0]
+    layer = layer.to(case.dtype).train(case.mode == "train")
+    query, key, value = (each.transpose(1, 2).flatten(2) for each in inputs)
+    blocked = ~allowed.expand(case.batch, case.heads, case.queries, case.keys).flatten(0, 1)
+
+    def call() -> Tensor:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(case.number)
+            return layer(query, key, value, attn_mask=None if case.mask == "none" else blocked, need_weights=False)[0]
+
+    return _recorded(case, call, True)
+
+
+def _recorded(case: Case, call, has_kl: bool) -> tuple[Tensor, Tensor | None]:
+    if case.mode == "sampling":
+        with ba.sampling(), ba.record() as latents:
+            output = call()
+    else:
+        with ba.record() as latents:
+            output = call()
+    return output, latents.local_kl if has_kl and len(latents) else None
+
+
+def _expect_no_leak(case: Case, run, inputs: list[Tensor], output: Tensor, allowed: Tensor) -> None:
+    """Other values and keys where no query may look change nothing, to the bit."""
+    unseen = ~allowed.any(2, keepdim=True).transpose(2, 3)  # [batch, 1, key, 1]
+    if not unseen.any():
+        return
+    query, key, value = (each.detach() for each in inputs)
+    changed = [query, torch.where(unseen, key + 3, key), torch.where(unseen, value * -7 + 5, value)]
+    torch.manual_seed(case.number)
+    with torch.set_grad_enabled(case.mode == "train"):
+        again, _ = run(case, [each.requires_grad_(case.mode == "train") for each in changed], allowed)
+    _expect(torch.equal(output, again), "what is masked changes the output")
+
+
+@dataclass
+class Tally:
+    """Cases tried and what went wrong."""
+
+    tried: int
+    wrong: dict[int, str]
+
+
+def torture(cases: range, stop_after: int = 20, tick=lambda: None) -> Tally:
+    """Check all these cases; give up after `stop_after` that went wrong."""
+    tally = Tally(0, {})
+    for number in cases:
+        case = Case.of(number)
+        try:
+            check(case)
+        except Exception as problem:
+            tally.wrong[number] = f"{case}: {type(problem).__name__}: {problem}"
+            if len(tally.wrong) >= stop_after:
+                break
+        tally.tried += 1
+        tick()
+    return tally
