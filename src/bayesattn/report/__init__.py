@@ -1,1 +1,1 @@
-"""What is shown to people: plots."""
+"""What is shown to people: plots, and reports in HTML."""
