@@ -1,0 +1,90 @@
+"""A graph whose nodes have features and classes, a generated one, and what can go wrong with a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from bayesattn import checks
+from bayesattn.annotations import Int, Shaped
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes, the edges between them, and which nodes are trained on, validate and test."""
+
+    features: Shaped[Tensor, "nodes features"]
+    """Of each node; dense or compressed sparse rows."""
+    edges: Int[Tensor, "2 edges"]
+    """Row 0 the source, row 1 the target, in the order of targets; every node has an edge from itself."""
+    labels: Int[Tensor, " nodes"]
+    """The class of each node."""
+    train: Int[Tensor, " train"]
+    """Nodes whose classes are trained on."""
+    validation: Int[Tensor, " validation"]
+    """Nodes that say when to stop."""
+    test: Int[Tensor, " test"]
+    """Nodes that are tested on."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return int(self.labels.max()) + 1
+
+
+def undirected(pairs: Int[Tensor, "pairs 2"], nodes: int) -> Int[Tensor, "2 edges"]:
+    """Both directions of every pair once, and an edge from each node to itself, in the order of targets."""
+    loops = torch.arange(nodes).unsqueeze(1).expand(-1, 2)
+    both = torch.cat([pairs, pairs.flip(1), loops])
+    ordered = torch.unique(both.flip(1), dim=0)  # rows (target, source), sorted
+    return ordered.flip(1).T.contiguous()
+
+
+def generated_graph(nodes: int = 100, classes: int = 3, features: int = 20, seed: int = 0) -> Graph:
+    """A small graph of a stochastic block model: nodes of a class share words and mostly know each other.
+
+    >>> generated_graph().features.shape
+    torch.Size([100, 20])
+    """
+    checks.whole("classes", classes, minimum=2)
+    checks.whole("nodes", nodes, minimum=10 * classes)
+    checks.whole("features", features, minimum=classes)
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(nodes) % classes
+    own = labels.unsqueeze(1) == torch.arange(features) % classes
+    words = torch.rand(nodes, features, generator=generator) < torch.where(own, 0.35, 0.15)
+    known = torch.where(labels.unsqueeze(1) == labels, 9.0 / nodes, 2.0 / nodes)
+    pairs = (torch.rand(nodes, nodes, generator=generator) < known).triu(1).nonzero()
+    order = torch.randperm(nodes, generator=generator)
+    train = torch.cat([order[labels[order] == label][:5] for label in range(classes)])
+    others = order[~torch.isin(order, train)]
+    scaled = words.float() / words.sum(1, keepdim=True).clamp_min(1)
+    return Graph(
+        features=scaled.to_sparse_csr(),
+        edges=undirected(pairs, nodes),
+        labels=labels,
+        train=train,
+        validation=others[: nodes // 4],
+        test=others[nodes // 4 :],
+    )
+
+
+def with_feature_noise(graph: Graph, level: float, seed: int = 0) -> Graph:
+    """Gaussian noise on every feature, whose root mean square is `level` times that of the features."""
+    dense = graph.features.to_dense()
+    scale = level * dense.square().mean().sqrt()
+    noise = torch.randn(dense.shape, generator=torch.Generator().manual_seed(seed))
+    return replace(graph, features=dense + scale * noise.to(dense.device))
+
+
+def with_random_edges(graph: Graph, level: float, seed: int = 0) -> Graph:
+    """`level` times as many undirected edges again (self-loops not counted), between random nodes."""
+    nodes = len(graph.labels)
+    links = (graph.edges.shape[1] - nodes) // 2
+    generator = torch.Generator().manual_seed(seed)
+    added = torch.randint(0, nodes, (round(level * links), 2), generator=generator)
+    pairs = torch.cat([graph.edges.T.cpu(), added])
+    return replace(graph, edges=undirected(pairs, nodes).to(graph.edges.device))
+
