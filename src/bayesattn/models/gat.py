@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -33,6 +32,8 @@ class GAT(nn.Module):
         super().__init__()
         try:
             from torch_geometric.nn import GATConv
+
+            from bayesattn.models.sparse_linear import SparseLinear
         except ModuleNotFoundError:
             raise ModuleNotFoundError(
                 "GAT is made of PyTorch Geometric's layers: pip install 'bayesattn[graphs]'."
@@ -40,8 +41,8 @@ class GAT(nn.Module):
         for name, size in (("hidden", hidden), ("heads", heads), ("output_heads", output_heads)):
             checks.whole(name, size)
         checks.fraction("dropout", dropout)
-        self.dropout_of_features = nn.Dropout(dropout)
         self.first = GATConv(features, hidden, heads, dropout=dropout, add_self_loops=False)
+        self.first.lin = SparseLinear(features, heads * hidden, dropout)
         self.dropout_of_hidden = nn.Dropout(dropout)
         self.second = GATConv(
             heads * hidden, classes, output_heads, concat=False, dropout=dropout, add_self_loops=False
@@ -50,11 +51,5 @@ class GAT(nn.Module):
     def forward(
         self, features: Shaped[Tensor, "nodes features"], edges: Int[Tensor, "2 edges"]
     ) -> Float[Tensor, "nodes classes"]:
-        hidden = F.elu(self.first(self._dropped(features), edges))
+        hidden = F.elu(self.first(features, edges))
         return self.second(self.dropout_of_hidden(hidden), edges)
-
-    def _dropped(self, features: Tensor) -> Tensor:
-        if features.layout is not torch.sparse_csr:
-            return self.dropout_of_features(features)
-        rows, columns = features.crow_indices(), features.col_indices()
-        return torch.sparse_csr_tensor(rows, columns, self.dropout_of_features(features.values()), features.shape)
