@@ -129,10 +129,10 @@ class OnGraph(nn.Module):
         self._disturbed: tuple[int, Graph] | None = None
 
     def forward(self, versions: Int[Tensor, " batch"]) -> Float[Tensor, "batch nodes classes"]:
-        graphs = [self._version(version) for version in versions.tolist()]
+        graphs = [self._of(version) for version in versions.tolist()]
         return torch.stack([self.network(graph.features, graph.edges) for graph in graphs])
 
-    def _version(self, version: int) -> Graph:
+    def _of(self, version: int) -> Graph:
         here = replace(self.graph, features=self.features, edges=self.edges)
         if version == 0:
             return here
