@@ -71,12 +71,16 @@ def generated_graph(nodes: int = 100, classes: int = 3, features: int = 20, seed
     )
 
 
-def with_feature_noise(graph: Graph, level: float, seed: int = 0) -> Graph:
-    """Gaussian noise on every feature, whose root mean square is `level` times that of the features."""
-    dense = graph.features.to_dense()
-    scale = level * dense.square().mean().sqrt()
-    noise = torch.randn(dense.shape, generator=torch.Generator().manual_seed(seed))
-    return replace(graph, features=dense + scale * noise.to(dense.device))
+def with_feature_noise(graph: Graph, share: float, seed: int = 0) -> Graph:
+    """A random `share` of every node's nonzero features moved to random other places: wrong words, as many as before."""
+    entries = graph.features.to_sparse_coo().cpu().coalesce()
+    nodes, words = entries.indices()
+    generator = torch.Generator().manual_seed(seed)
+    wrong = torch.rand(len(words), generator=generator) < share
+    random = torch.randint(0, graph.features.shape[1], (len(words),), generator=generator)
+    moved = torch.stack([nodes, torch.where(wrong, random, words)])
+    noisy = torch.sparse_coo_tensor(moved, entries.values(), entries.shape, check_invariants=True).coalesce()
+    return replace(graph, features=noisy.to_sparse_csr().to(graph.features.device))
 
 
 def with_random_edges(graph: Graph, level: float, seed: int = 0) -> Graph:

@@ -24,8 +24,8 @@ from bayesattn.tasks.registered import TASKS
 THRESHOLDS = (0.01, 0.05, 0.1)
 """Of the p-value below which a prediction counts as certain."""
 
-NOISE_LEVELS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Root mean square of the noise on the features, relative to theirs."""
+NOISE_LEVELS = (0.1, 0.2, 0.4, 0.6, 0.8)
+"""Share of a node's words that are replaced by random ones."""
 EDGE_LEVELS = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Added random edges, relative to the edges that there are."""
 
@@ -45,7 +45,7 @@ class GraphOptions:
     dropout: float = 0.6
     """Dropout of every layer's input and weights in training, unless the method has a dropout of its own."""
     robustness: bool = True
-    """Also test with noise on the features and with random edges, five levels of each."""
+    """Also test with wrong words in the features and with random edges, five levels of each."""
 
 
 class GraphTask(Task):
