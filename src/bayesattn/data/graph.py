@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,6 +37,14 @@ class Graph:
         return int(self.labels.max()) + 1
 
 
+@contextmanager
+def sparse_rows() -> Iterator[None]:
+    """For making compressed sparse rows: without torch's remark, once in a process, that they are in beta state."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
+        yield
+
+
 def undirected(pairs: Int[Tensor, "pairs 2"], nodes: int) -> Int[Tensor, "2 edges"]:
     """Both directions of every pair once, and an edge from each node to itself, in the order of targets."""
     loops = torch.arange(nodes).unsqueeze(1).expand(-1, 2)
@@ -54,15 +65,17 @@ def generated_graph(nodes: int = 100, classes: int = 3, features: int = 20, seed
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(nodes) % classes
     own = labels.unsqueeze(1) == torch.arange(features) % classes
-    words = torch.rand(nodes, features, generator=generator) < torch.where(own, 0.35, 0.15)
+    words = torch.rand(nodes, features, generator=generator) < torch.where(own, 0.5, 0.1)
     known = torch.where(labels.unsqueeze(1) == labels, 9.0 / nodes, 2.0 / nodes)
     pairs = (torch.rand(nodes, nodes, generator=generator) < known).triu(1).nonzero()
     order = torch.randperm(nodes, generator=generator)
     train = torch.cat([order[labels[order] == label][:5] for label in range(classes)])
     others = order[~torch.isin(order, train)]
     scaled = words.float() / words.sum(1, keepdim=True).clamp_min(1)
+    with sparse_rows():
+        scaled = scaled.to_sparse_csr()
     return Graph(
-        features=scaled.to_sparse_csr(),
+        features=scaled,
         edges=undirected(pairs, nodes),
         labels=labels,
         train=train,

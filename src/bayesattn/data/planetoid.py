@@ -18,7 +18,7 @@ import torch
 
 from bayesattn import checks
 from bayesattn.data.files import DataError, DataFile, read
-from bayesattn.data.graph import Graph, undirected
+from bayesattn.data.graph import Graph, sparse_rows, undirected
 
 VALIDATION_NODES = 500
 
@@ -147,12 +147,9 @@ def _matrix(file: DataFile) -> np.ndarray:
     found, path = _unpickled(file)
     try:
         rows, columns = (int(size) for size in found._shape)
-        values = torch.sparse_csr_tensor(
-            *(torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)),
-            (rows, columns),
-            check_invariants=True,
-        )
-        return values.to_dense().numpy()
+        parts = [torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)]
+        with sparse_rows():
+            return torch.sparse_csr_tensor(*parts, (rows, columns), check_invariants=True).to_dense().numpy()
     except (AttributeError, TypeError, ValueError, RuntimeError) as problem:
         raise DataError(f"{path} holds no sparse matrix ({problem}). {file.remedy()}") from None
 
