@@ -107,9 +107,7 @@ def measure_time(repeats: int) -> dict[str, Any]:
         **{
             each: {
                 "milliseconds": round(1000 * statistics.median(taken), 1),
-                "ratio": round(
-                    statistics.median(t / own for t, own in zip(taken, times["GATConv"], strict=True)), 3
-                ),
+                "ratio": round(statistics.median(t / own for t, own in zip(taken, times["GATConv"], strict=True)), 3),
             }
             for each, taken in times.items()
         },
@@ -137,7 +135,11 @@ def measure_memory() -> dict[str, Any]:
         rows.append(json.loads(answer.splitlines()[-1]))
     first, last = rows[1], rows[-1]
     slope = math.log(last["megabytes"] / first["megabytes"]) / math.log(last["edges"] / first["edges"])
-    return {"rows": rows, "exponent": round(slope, 3), "bytes_per_edge": round(last["megabytes"] * 2**20 / last["edges"])}
+    return {
+        "rows": rows,
+        "exponent": round(slope, 3),
+        "bytes_per_edge": round(last["megabytes"] * 2**20 / last["edges"]),
+    }
 
 
 def main() -> None:

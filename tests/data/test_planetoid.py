@@ -33,7 +33,9 @@ def contents() -> dict[str, bytes]:
         "y": np.eye(2, dtype=np.int32)[np.arange(4) % 2],
         "graph": neighbours,
     }
-    return {part: pickle.dumps(value, protocol=4) for part, value in values.items()} | {"test.index": b"507\n504\n506\n"}
+    return {part: pickle.dumps(value, protocol=4) for part, value in values.items()} | {
+        "test.index": b"507\n504\n506\n"
+    }
 
 
 @pytest.fixture
@@ -127,7 +129,11 @@ def test_a_matrix_that_points_outside_itself_is_refused(write: Any) -> None:
         load_planetoid("cora")
 
 
-SIZES = {"cora": (2708, 5278, 1433, 7, 140), "citeseer": (3327, 4552, 3703, 6, 120), "pubmed": (19717, 44324, 500, 3, 60)}
+SIZES = {
+    "cora": (2708, 5278, 1433, 7, 140),
+    "citeseer": (3327, 4552, 3703, 6, 120),
+    "pubmed": (19717, 44324, 500, 3, 60),
+}
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -11,7 +11,6 @@ from bayesattn.methods import METHODS
 from bayesattn.runs import RunConfig, configure
 from bayesattn.tasks import TASKS
 
-
 OLD_NAMES = {
     "attn-dirichlet": "toy-m3_attn-dirichlet_seed4_c9836ad57c",
     "bam-wc": "toy-m3_bam-wc_seed4_840c33b960",

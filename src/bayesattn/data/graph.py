@@ -104,4 +104,3 @@ def with_random_edges(graph: Graph, level: float, seed: int = 0) -> Graph:
     added = torch.randint(0, nodes, (round(level * links), 2), generator=generator)
     pairs = torch.cat([graph.edges.T.cpu(), added])
     return replace(graph, edges=undirected(pairs, nodes).to(graph.edges.device))
-

@@ -172,4 +172,3 @@ def _numbers(file: DataFile) -> np.ndarray:
 def files_of(name: str) -> tuple[DataFile, ...]:
     """What must be found for this graph."""
     return tuple(FILES[name].values())
-

@@ -43,7 +43,9 @@ class KLOptions:
     def __post_init__(self) -> None:
         checks.finite("kl_weight", self.kl_weight)
         if checks.finite("kl_sigmoid", self.kl_sigmoid) < 0:
-            raise ValueError(f"kl_sigmoid must not be negative, got {self.kl_sigmoid!r}: it is the rate at which the KL's weight rises.")
+            raise ValueError(
+                f"kl_sigmoid must not be negative, got {self.kl_sigmoid!r}: it is the rate at which the KL's weight rises."
+            )
         if not 0 <= self.kl_anneal <= 1:
             raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
 

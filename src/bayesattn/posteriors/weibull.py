@@ -112,4 +112,9 @@ class Weibull(Posterior):
         log_means = sums.first - of_alpha * sums.total
         means = sums.filled if self.kl_scores == "normalised" else sums.exponentials
         constant = math.log(self.k) - EULER_GAMMA - 1.0
-        return alpha * (self._per_alpha * of_alpha - log_means) + self.prior.beta * means + log_gammas + sums.size * constant
+        return (
+            alpha * (self._per_alpha * of_alpha - log_means)
+            + self.prior.beta * means
+            + log_gammas
+            + sums.size * constant
+        )
