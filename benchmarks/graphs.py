@@ -2,9 +2,9 @@
 
     python benchmarks/graphs.py [--repeats 15] [--threads 2] [--output results/graphs_benchmark.json]
 
-Time: PubMed (a generated graph of its size where the files are not found), the network of table bam-1 with GATConv as it is and converted with
-bam-wc's posterior; an epoch is what a run does: a training step and a validation pass. The two are timed in turn, repeat by
-repeat; the ratio is the median over repeats. Both have the sparse first layer; GATConv with its own dense one is timed beside.
+Time: PubMed (a generated graph of its size where the files are not found), the network of table bam-1 with GATConv as it is and
+converted with bam-wc's posterior; an epoch is what a run does: a training step and a validation pass. The two are timed in turn,
+repeat by repeat; the ratio is the median over repeats. Both have the sparse first layer; GATConv with its own dense one is timed beside.
 
 Memory: the peak of one training step of the converted network beyond what the process has before it, for generated graphs
 with 1e4 … 1e6 edges and nodes in proportion (ten edges each), each in a fresh process.

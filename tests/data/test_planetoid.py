@@ -125,7 +125,7 @@ def test_a_matrix_that_points_outside_itself_is_refused(write: Any) -> None:
     bad = sparse.csr_matrix(np.eye(3, 6, dtype=np.float32))
     bad.indices = np.array([0, 1, 10_000], np.int32)
     write(contents() | {"tx": pickle.dumps(bad, protocol=4)})
-    with pytest.raises(DataError, match="ind.cora.tx holds no sparse matrix"):
+    with pytest.raises(DataError, match=r"ind.cora.tx holds no sparse matrix"):
         load_planetoid("cora")
 
 

@@ -33,8 +33,8 @@ class KLOptions:
     kl_reduction: KLReduction = "sum"
     """How the KL of one example is formed: "sum" is the ELBO, "mean" the average over all weights, as BAM's code has it."""
     kl_sigmoid: float = added_later(0.0)
-    """Rate r of BAM's annealing: the factor is multiplied by sigmoid(r · share of the training that is done), that is sigmoid(rho · epoch) with
-    rho = r / epochs. 0: none."""
+    """Rate r of BAM's annealing: the factor is multiplied by sigmoid(r · share of the training that is done), that is by
+    sigmoid(rho · epoch) with rho = r / epochs. 0: none."""
     kl_gradient: bool = added_later(True)
     """False: the KL is in the loss that is reported, but without a gradient, as in BAM's code for language models."""
     samples_dropout: bool = added_later(False)

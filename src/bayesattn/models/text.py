@@ -13,15 +13,12 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float, Int, Shaped
 
-ROWS = 3
-"""Token ids, attention mask, token types."""
-
 
 class TextModel(nn.Module):
     """A sequence classifier of transformers, with its inputs as one tensor.
 
-    The inputs are token ids, mask and token types, [batch, 3, length]. With `frozen_layers` the model begins after so many layers, and takes
-    what `frozen(...)` gives: [batch, length, features], zeros where padded. Padding beyond the longest text of a batch is cut off.
+    The inputs are token ids, mask and token types, [batch, 3, length]. With `frozen_layers` the model begins after so many layers, and
+    takes what `frozen(...)` gives: [batch, length, features], zeros where padded. Padding beyond a batch's longest text is cut off.
 
     With `regression` the output is a mean and a standard deviation, for targets from 0 to 5; else logits.
     """

@@ -38,7 +38,7 @@ class GlueOptions:
     """The pretrained encoder, and what of it and of the data is used."""
 
     model: str = MINILM
-    """"minilm" (all-MiniLM-L6-v2, from the package registry), or what `from_pretrained` of transformers takes: a folder, a name on the Hub."""
+    """all-MiniLM-L6-v2 from the package registry, or what `from_pretrained` of transformers takes: a folder, a name on the Hub."""
     max_length: int = 128
     """Tokens of a text or pair; longer ones are cut."""
     frozen_layers: int = 0
