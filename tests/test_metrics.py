@@ -94,3 +94,25 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'bayesattn\[experiments\]'"):
         metrics.pavpu(logits, labels)
+
+
+def test_selective_risk_is_the_mean_loss_of_the_surest() -> None:
+    confidence, loss = torch.tensor([0.2, 0.9, 0.5, 0.7]), torch.tensor([1.0, 0.0, 2.0, 3.0])
+    expected = torch.tensor([0.0, 3 / 2, 5 / 3, 6 / 4])
+    torch.testing.assert_close(metrics.selective_risk(confidence, loss), expected)
+    torch.testing.assert_close(metrics.aurc(confidence, loss), expected.mean())
+
+
+def test_equal_confidence_shares_the_loss_whatever_the_order() -> None:
+    confidence, loss = torch.tensor([0.5, 0.5, 0.5, 0.9]), torch.tensor([1.0, 0.0, 0.0, 0.0])
+    for order in ([0, 1, 2, 3], [2, 1, 0, 3], [3, 1, 0, 2]):
+        found = metrics.selective_risk(confidence[order], loss[order])
+        torch.testing.assert_close(found, torch.tensor([0.0, 1 / 6, 2 / 9, 1 / 4]))
+
+
+def test_a_perfect_order_has_the_least_area() -> None:
+    loss = (torch.rand(200) < 0.3).float()
+    noise = torch.rand(200)
+    perfect, random = metrics.aurc(-loss + 0.1 * noise, loss), metrics.aurc(noise, loss)
+    assert perfect < random
+    assert random.item() == pytest.approx(loss.mean().item(), abs=0.1)

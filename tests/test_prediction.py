@@ -158,3 +158,41 @@ def test_messages() -> None:
         ba.predict(nn.Linear(8, 2), x, dropout=True)
     with pytest.raises(ValueError, match=r"level must lie in \(0, 1\), got 1"):
         ba.predict(model, x, samples=2).quantile(1)
+
+
+def test_the_point_estimate_is_the_model_in_eval_mode() -> None:
+    model, x = Classifier(ba.Weibull(1.0), dropout=0.5), torch.randn(3, 5, 8)
+    prediction = ba.predict(model, x, point_estimate=True)
+    assert model.training
+    torch.testing.assert_close(prediction.samples, model.eval()(x)[None])
+    with pytest.raises(ValueError, match="point_estimate=True has no noise"):
+        ba.predict(model, x, point_estimate=True, dropout=True)
+
+
+def test_mc_dropout_reaches_attention_weights_that_layers_drop_by_their_own_mode() -> None:
+    transformers = pytest.importorskip("transformers", reason="needs the hf extra")
+    geometric = pytest.importorskip("torch_geometric.nn", reason="needs the graphs extra")
+    config = transformers.BertConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        vocab_size=20,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.5,
+    )
+    bert = transformers.BertForSequenceClassification(config)
+    samples = ba.predict(bert, torch.randint(0, 20, (3, 6)), samples=4, dropout=True).samples
+    assert (samples.std(0) > 0).all()
+
+    class OnNodes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = geometric.GATConv(4, 2, dropout=0.5)
+
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            edges = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
+            return torch.stack([self.layer(x, edges) for x in batch])
+
+    samples = ba.predict(OnNodes(), torch.randn(1, 3, 4), samples=8, dropout=True, likelihood="values").samples
+    assert (samples.std(0) > 0).all()

@@ -279,7 +279,7 @@ def _collected(
 def _tables() -> RichTable:
     shown = RichTable("table", "what", "tasks", "budgets", title="Tables")
     for table in TABLES.values():
-        shown.add_row(table.name, table.title, ", ".join(table.tasks()), ", ".join(["paper", *table.budgets]))
+        shown.add_row(table.name, table.title, ", ".join(table.tasks()), ", ".join(table.budget_names()))
     return shown
 
 

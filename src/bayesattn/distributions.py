@@ -26,12 +26,13 @@ def log_exponential(
 ) -> Float[Tensor, "*shape"]:
     """log E with E ~ Exponential(1), of the shape, dtype and device of `like`.
 
-    The draw is clamped to the smallest normal number, so its logarithm is never -inf.
+    By inversion of torch's uniform draws, which is several times faster than its exponential ones on a processor. A draw of 0 counts
+    as half of the smallest other one, so its logarithm is never -inf.
     """
     if isinstance(generator, CounterNoise):
         return generator.log_exponential(like)
-    draw = torch.empty_like(like).exponential_(generator=generator)
-    return draw.clamp_min(torch.finfo(like.dtype).tiny).log()
+    uniform = torch.empty_like(like).uniform_(generator=generator)
+    return uniform.neg_().log1p_().neg_().clamp_min_(torch.finfo(like.dtype).eps / 4).log_()
 
 
 def standard_normal(

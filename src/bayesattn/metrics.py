@@ -44,6 +44,29 @@ def variance_error(predicted: Float[Tensor, "*shape"], true: Float[Tensor, "*sha
     return (predicted - true).square().mean()
 
 
+def selective_risk(confidence: Float[Tensor, " batch"], loss: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    """The mean loss of the n surest examples, for n = 1 … batch: risk against coverage. Examples of equal confidence share their loss.
+
+    >>> import torch
+    >>> selective_risk(torch.tensor([0.9, 0.5, 0.7]), torch.tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 0.3333333432674408]
+    """
+    if confidence.shape != loss.shape:
+        raise ValueError(
+            f"confidence and loss must be of one shape, got {tuple(confidence.shape)} and {tuple(loss.shape)}."
+        )
+    order = confidence.argsort(descending=True)
+    _, group = confidence[order].unique_consecutive(return_inverse=True)
+    sizes = torch.bincount(group)
+    means = loss.new_zeros(len(sizes)).index_add(0, group, loss[order]) / sizes
+    return means[group].cumsum(0) / torch.arange(1, len(loss) + 1, device=loss.device)
+
+
+def aurc(confidence: Float[Tensor, " batch"], loss: Float[Tensor, " batch"]) -> Float[Tensor, ""]:
+    """Area under the curve of risk against coverage: `selective_risk` averaged over all coverages. Lower is better."""
+    return selective_risk(confidence, loss).mean()
+
+
 @dataclass(frozen=True)
 class PAvPU:
     """Patch accuracy versus patch uncertainty: the share of examples that are accurate and certain, or inaccurate and uncertain.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -142,6 +142,7 @@ def predict(
     likelihood: Likelihood = "categorical",
     output: Callable[[Any], Any] | None = None,
     dropout: bool = False,
+    point_estimate: bool = False,
     max_rows: int = 1024,
     generator: torch.Generator | None = None,
 ) -> Any:
@@ -157,6 +158,7 @@ def predict(
             a pair (mean, standard deviation); gives a `GaussianPrediction`. "values": the values themselves; gives a `Prediction`.
         output: takes the output out of what the model returns; by default `.logits` if there is such an attribute.
         dropout: leave the model's dropout on too (MC dropout).
+        point_estimate: one pass with the posteriors' means in place of samples, as the papers predict; `samples` is not used.
         max_rows: largest folded batch; lower it where memory is short. On a GPU it is halved by itself when memory runs out.
         generator: where the posteriors' noise comes from.
 
@@ -173,7 +175,12 @@ def predict(
     batch = _batch_size(inputs)
     take = output or _default_output
     rows = max_rows
-    with _predicting(model, dropout), torch.no_grad(), sampling(generator):
+    if point_estimate:
+        if dropout:
+            raise ValueError("point_estimate=True has no noise: leave dropout=True out, or sample.")
+        samples = 1
+    noise = nullcontext() if point_estimate else sampling(generator)
+    with _predicting(model, dropout), torch.no_grad(), noise:
         while True:
             try:
                 collected = [
@@ -271,11 +278,25 @@ def _plain(inputs: Any) -> Any:
     return {key: inputs[key] for key in inputs} if hasattr(inputs, "keys") and not isinstance(inputs, dict) else inputs
 
 
+def _drops_out(module: nn.Module) -> bool:
+    """Whether dropout is a part of this module: a dropout layer, or a layer that drops its weights out by its own mode.
+
+    Layers of torch and of PyTorch Geometric keep the probability as a number. Attention of Hugging Face (known by `is_causal`)
+    also does, or has a dropout layer whose probability it reads and which it does not call.
+    """
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return True
+    held = [getattr(module, name, 0.0) for name in ("dropout", "attention_dropout")]
+    return any(
+        (isinstance(each, float) and each > 0) or (isinstance(each, nn.Dropout) and hasattr(module, "is_causal"))
+        for each in held
+    )
+
+
 @contextmanager
 def _predicting(model: nn.Module, dropout: bool) -> Iterator[None]:
     """Eval mode, with dropout left on if asked; every module's own mode is restored."""
-    kinds = (nn.modules.dropout._DropoutNd, nn.MultiheadAttention)
-    with_dropout = [module for module in model.modules() if dropout and isinstance(module, kinds)]
+    with_dropout = [module for module in model.modules() if dropout and _drops_out(module)]
     if dropout and not with_dropout:
         raise ValueError(f"dropout=True, but {type(model).__name__} has no dropout layer.")
     before = {module: module.training for module in model.modules()}

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
+from bayesattn.distributions import log_gamma_function
 from bayesattn.kernels.form import RowSums, Statistics
 from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows
@@ -51,10 +52,13 @@ class KeyNetwork(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, keys: Float[Tensor, "..."], rows: Rows) -> Tensor:
-        logits = self.logits(keys)
-        return (
-            rows.log_softmax_of_all_keys(logits) if self.over == "all" else rows.log_softmax(rows.keys_to_pairs(logits))
-        )
+        if self.over == "all":
+            return rows.keys_to_pairs(self.of_all_keys(keys, rows))
+        return rows.log_softmax(rows.keys_to_pairs(self.logits(keys)))
+
+    def of_all_keys(self, keys: Float[Tensor, "..."], rows: Rows) -> Tensor:
+        """log Psi of each key, where it is shared among all keys of the example."""
+        return rows.log_softmax_of_all_keys(self.logits(keys))
 
     def logits(self, keys: Float[Tensor, "*shape features"]) -> Float[Tensor, "*shape"]:
         """One number for each key: log Psi up to a constant for each row."""
@@ -123,6 +127,11 @@ class GammaFamily(Prior):
 
     @abstractmethod
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor: ...
+
+    def concentration(self, keys: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """alpha and lgamma(alpha) for each pair."""
+        log_alpha = self.log_alpha(keys, rows)
+        return log_alpha.exp(), log_gamma_function(log_alpha)
 
     def log_alpha_of_all(self, like: Tensor) -> Tensor:
         """For a fixed prior: the log alpha of all pairs, in the dtype of `like`."""
@@ -212,6 +221,14 @@ class ContextualGamma(_Contextual, GammaFamily):
 
     def log_alpha(self, keys: Tensor, rows: Rows) -> Tensor:
         return self.log_shares(keys, rows) + self.log_alpha_of_whole
+
+    def concentration(self, keys: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        if self.over == "row":
+            return super().concentration(keys, rows)
+        assert self.network is not None  # the posterior's check_bound() has said so
+        # one value for each key: lgamma and its gradient are dear, and there are more pairs than keys
+        log_alpha = self.network.of_all_keys(keys, rows) + self.log_alpha_of_whole
+        return rows.keys_to_pairs(log_alpha.exp()), rows.keys_to_pairs(log_gamma_function(log_alpha))
 
     @property
     def fusable(self) -> bool:

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 from bayesattn import checks
 
 Thing = TypeVar("Thing")
+
+
+def added_later(default: Any) -> Any:
+    """The field of an option that older runs did not have. At its default, which must do what was done without it, it is no part of
+    a run's identity: runs that were made before it keep their names.
+    """
+    return field(default=default, metadata={"added_later": True})
+
+
+def identity(options: Any) -> dict[str, Any]:
+    """The options as plain values, without those that were added later and have their default."""
+    if not is_dataclass(options):
+        raise TypeError(f"options must be a dataclass, got {type(options).__name__}.")
+    return {
+        each.name: getattr(options, each.name)
+        for each in fields(options)
+        if not (each.metadata.get("added_later") and getattr(options, each.name) == each.default)
+    }
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""CoLA and SST-2."""
+"""Five tasks of GLUE."""
 
 from __future__ import annotations
 
@@ -7,33 +7,69 @@ from pathlib import Path
 
 import pytest
 
-from bayesattn.data.folder import data_folder
-from bayesattn.data.glue import load_glue
+from bayesattn.data import glue
+from bayesattn.data.files import DataError, locate
+from bayesattn.data.glue import TaskName, load_glue
+
+FILES = {
+    "CoLA/train": 'gj04\t1\t\tThey said "no.\ngj04\t0\t*\tThey drank the pub.\n',
+    "SST-2/dev": "sentence\tlabel\na joy\t1\ntedious\t0\n",
+    "RTE/dev": "index\tsentence1\tsentence2\tlabel\n0\tIt rains.\tIt is wet.\tentailment\n1\tA\tB\tnot_entailment\n",
+    "MRPC/train": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tHe said\tHe told\r\n",
+    "STS-B/dev": "\t".join(["h"] * 10) + "\n" + "\t".join(["x"] * 7 + ["A plane.", "A jet.", "4.75"]) + "\n",
+}
 
 
-def test_columns_headers_and_quotes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {
-        "CoLA/train": 'gj04\t1\t\tThey said "no.\ngj04\t0\t*\tThey drank the pub.\n',
-        "SST-2/dev": "sentence\tlabel\na joy\t1\ntedious\t0\n",
-    }
-    for name, text in files.items():
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
         path = tmp_path / "glue" / f"{name}.tsv.gz"
         path.parent.mkdir(parents=True)
         path.write_bytes(gzip.compress(text.encode()))
     monkeypatch.setenv("BAYESATTN_DATA", str(tmp_path))
+    monkeypatch.setenv("BAYESATTN_DATA_CHECK", "off")
+    return tmp_path
+
+
+def test_columns_headers_and_quotes(files: Path) -> None:
     cola, sst = load_glue("CoLA", "train"), load_glue("SST-2", "dev")
     assert (cola.texts, cola.labels) == (['They said "no.', "They drank the pub."], [1, 0])
-    assert (sst.texts, sst.labels) == (["a joy", "tedious"], [1, 0])
+    assert (sst.texts, sst.labels, sst.seconds) == (["a joy", "tedious"], [1, 0], None)
+    rte, mrpc, sts = load_glue("RTE", "dev"), load_glue("MRPC", "train"), load_glue("STS-B", "dev")
+    assert (rte.texts, rte.seconds, rte.labels) == (["It rains.", "A"], ["It is wet.", "B"], [0, 1])
+    assert (mrpc.texts, mrpc.seconds, mrpc.labels) == (["He said"], ["He told"], [1])
+    assert (sts.texts, sts.seconds, sts.labels) == (["A plane."], ["A jet."], [4.75])
 
 
-def test_the_real_files_have_the_published_sizes() -> None:
-    try:
-        data_folder("glue")
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    sizes = {(task, split): len(load_glue(task, split)) for task in ("CoLA", "SST-2") for split in ("train", "dev")}
-    assert sizes == {("CoLA", "train"): 8551, ("CoLA", "dev"): 1043, ("SST-2", "train"): 67349, ("SST-2", "dev"): 872}
-    assert sum(load_glue("CoLA", "dev").labels) == 721
+@pytest.mark.parametrize("line", ["0\tonly two", "0\tA\tB\tperhaps"])
+def test_a_damaged_line_is_named(line: str, files: Path) -> None:
+    path = files / "glue/RTE/dev.tsv.gz"
+    path.write_bytes(gzip.compress(f"{FILES['RTE/dev']}{line}\n".encode()))
+    with pytest.raises(DataError, match=r"RTE/dev.tsv.gz, line 4: expected 4 columns with a label in column 4"):
+        load_glue("RTE", "dev")
+
+
+def test_another_file_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BAYESATTN_DATA_CHECK")
+    with pytest.raises(DataError, match="is not the expected file"):
+        load_glue("CoLA", "train")
+
+
+SIZES = {"CoLA": (8551, 1043), "SST-2": (67349, 872), "RTE": (2490, 277), "MRPC": (3667, 408), "STS-B": (5749, 1500)}
+
+
+@pytest.mark.parametrize("task", SIZES)
+def test_the_real_files_have_the_published_sizes(task: TaskName) -> None:
+    if any(locate(file) is None for file in glue.FILES[task].values()):
+        pytest.skip(f"the files of {task} are not there")
+    parts = load_glue(task, "train"), load_glue(task, "dev")
+    assert tuple(map(len, parts)) == SIZES[task]
+    if task == "CoLA":
+        assert sum(parts[1].labels) == 721
+    elif task == "RTE":
+        assert parts[1].labels.count(0) == 146
+    elif task == "STS-B":
+        assert 0 <= min(parts[0].labels) < max(parts[0].labels) == 5
 
 
 def test_other_tasks_are_refused(unchecked: None) -> None:

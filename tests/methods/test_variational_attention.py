@@ -28,12 +28,16 @@ EXPECTED: dict[str, tuple[type, dict[str, Any]]] = {
     "bam-wc": (ba.Weibull, {"k": 10.0}),
     "bam-lf": (ba.LogNormal, {"sigma": 0.1}),
     "bam-lc": (ba.LogNormal, {"sigma": 0.1}),
+    "bam-wc-detached": (ba.Weibull, {"k": 10.0}),
+    "bam-no-kl": (ba.Weibull, {"k": 10.0}),
 }
 PRIORS = {
     "bam-wf": ba.GammaPrior,
     "bam-wc": ba.ContextualGamma,
     "bam-lf": ba.LogNormalPrior,
     "bam-lc": ba.ContextualLogNormal,
+    "bam-wc-detached": ba.ContextualGamma,
+    "bam-no-kl": ba.GammaPrior,
 }
 
 
@@ -107,3 +111,44 @@ def test_uniform_attention_starts_next_to_the_dirichlet_prior() -> None:
 def test_an_impossible_anneal_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match="kl_anneal must lie in"):
         GaussianOptions(kl_anneal=share)
+
+
+def _gradients(name: str, **options: Any) -> tuple[ba.Elbo, torch.nn.Module]:
+    method = method_of(name, **options)
+    torch.manual_seed(3)
+    model = method.build(TASK)
+    torch.manual_seed(4)
+    with ba.record() as latents:
+        nll = TASK.nll(model, tuple(tensor[:6] for tensor in TASK.load().train))
+    objective = method.objective(nll, latents, 0.5, dataset_size=100)
+    objective.backward()
+    return objective, model
+
+
+def test_bams_annealing_is_the_sigmoid_of_rho_times_the_epoch() -> None:
+    method = method_of("bam-wc", kl_sigmoid=40.0)  # rho = 0.1 in 400 epochs
+    nll = torch.zeros(6)
+    with ba.record() as latents:
+        TASK.nll(method.build(TASK), tuple(tensor[:6] for tensor in TASK.load().train))
+    for epoch in (0, 5, 30, 399):
+        weight = method.objective(nll, latents, epoch / 400, dataset_size=100).kl_weight
+        assert weight == pytest.approx(ba.sigmoid(0.1)(epoch))
+    with pytest.raises(ValueError, match="kl_sigmoid must not be negative"):
+        GaussianOptions(kl_sigmoid=-1.0)
+
+
+def test_a_detached_kl_is_reported_and_trains_nothing() -> None:
+    """The released code for language models: the prior's network has no gradient, the rest that of the likelihood alone."""
+    with_kl, trained = _gradients("bam-wc")
+    detached, untrained = _gradients("bam-wc-detached")
+    torch.testing.assert_close(with_kl.loss, detached.loss)
+    for (name, first), second in zip(trained.named_parameters(), untrained.parameters(), strict=True):
+        if "prior" in name:
+            assert first.grad is not None
+            assert first.grad.abs().max() > 0
+            assert second.grad is None
+    assert not torch.equal(trained.embedding.weight.grad, untrained.embedding.weight.grad)
+    none, _ = _gradients("bam-wc", kl_weight=0.0)
+    torch.testing.assert_close(none.loss, detached.nll)
+    _, without = _gradients("bam-wc", kl_weight=0.0)
+    torch.testing.assert_close(without.embedding.weight.grad, untrained.embedding.weight.grad)

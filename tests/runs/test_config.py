@@ -11,6 +11,11 @@ from bayesattn.methods import METHODS
 from bayesattn.runs import RunConfig, configure
 from bayesattn.tasks import TASKS
 
+OLD_NAMES = {
+    "attn-dirichlet": "toy-m3_attn-dirichlet_seed4_c9836ad57c",
+    "bam-wc": "toy-m3_bam-wc_seed4_840c33b960",
+}
+
 
 @pytest.mark.parametrize("task", [entry.name for entry in TASKS])
 @pytest.mark.parametrize("method", [entry.name for entry in METHODS])
@@ -61,3 +66,12 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
 def test_impossible_values_are_refused(changes: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         configure("toy-m1", "mle", training=changes)
+
+
+def test_options_that_were_added_later_leave_older_runs_their_names() -> None:
+    """The names of runs that were made before these options existed, as they are on disk."""
+    assert configure("toy-m3", "attn-dirichlet", 4).name == OLD_NAMES["attn-dirichlet"]
+    assert configure("toy-m3", "bam-wc", 4).name == OLD_NAMES["bam-wc"]
+    changed = configure("toy-m3", "bam-wc", 4, method_options={"kl_sigmoid": 40.0})
+    assert changed.name != OLD_NAMES["bam-wc"]
+    assert configure("toy-m3", "mle", training={"patience": 3}).name != configure("toy-m3", "mle").name

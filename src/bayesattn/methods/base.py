@@ -56,6 +56,10 @@ class Method:
         ]
         return _pooled(predictions)
 
+    def point_estimate(self, models: Sequence[nn.Module], task: Task, inputs: Any) -> Prediction:
+        """What all members together predict without any noise: one sample of each."""
+        return _pooled([predict(model, inputs, likelihood=task.likelihood, point_estimate=True) for model in models])
+
 
 def _pooled(predictions: list[Prediction]) -> Prediction:
     """One prediction from the samples of several."""

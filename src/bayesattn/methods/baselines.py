@@ -57,3 +57,6 @@ class Ensemble(Method):
 METHODS.add("mle", "maximum likelihood, one deterministic model", MaximumLikelihoodOptions(), MaximumLikelihood)
 METHODS.add("mc-dropout", "dropout left on in prediction", DropoutOptions(), MCDropout)
 METHODS.add("ensemble", "several maximum-likelihood models", EnsembleOptions(), Ensemble)
+METHODS.add(
+    "gat", "maximum likelihood, under the name that it has on graphs", MaximumLikelihoodOptions(), MaximumLikelihood
+)

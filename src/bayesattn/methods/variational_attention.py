@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from torch import Tensor, nn
@@ -16,6 +17,8 @@ from bayesattn.methods.registered import METHODS
 from bayesattn.objective import Elbo, KLReduction, elbo
 from bayesattn.posteriors import Posterior
 from bayesattn.posteriors.learned import THESIS_START
+from bayesattn.priors import Over
+from bayesattn.registry import added_later
 from bayesattn.tasks.base import Task
 
 
@@ -29,9 +32,20 @@ class KLOptions:
     """Share of the training in which the factor rises linearly from 0."""
     kl_reduction: KLReduction = "sum"
     """How the KL of one example is formed: "sum" is the ELBO, "mean" the average over all weights, as BAM's code has it."""
+    kl_sigmoid: float = added_later(0.0)
+    """Rate r of BAM's annealing: the factor is multiplied by sigmoid(r · share of the training that is done), that is by
+    sigmoid(rho · epoch) with rho = r / epochs. 0: none."""
+    kl_gradient: bool = added_later(True)
+    """False: the KL is in the loss that is reported, but without a gradient, as in BAM's code for language models."""
+    samples_dropout: bool = added_later(False)
+    """Leave the model's dropout on in sampled predictions, as BAM does."""
 
     def __post_init__(self) -> None:
         checks.finite("kl_weight", self.kl_weight)
+        if checks.finite("kl_sigmoid", self.kl_sigmoid) < 0:
+            raise ValueError(
+                f"kl_sigmoid must not be negative, got {self.kl_sigmoid!r}: it is the rate at which the KL's weight rises."
+            )
         if not 0 <= self.kl_anneal <= 1:
             raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
 
@@ -43,6 +57,7 @@ class AttentionMethod(Method):
 
     def __init__(self, options: KLOptions):
         self.kl = options
+        self.samples_dropout = options.samples_dropout
 
     @abstractmethod
     def posterior(self, task: Task) -> Posterior:
@@ -53,7 +68,14 @@ class AttentionMethod(Method):
 
     def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
         anneal = 1.0 if self.kl.kl_anneal == 0 else min(1.0, progress / self.kl.kl_anneal)
-        return elbo(nll, latents, kl_weight=self.kl.kl_weight * anneal, kl_reduction=self.kl.kl_reduction)
+        if self.kl.kl_sigmoid:
+            anneal /= 1.0 + math.exp(-self.kl.kl_sigmoid * progress)
+        found = elbo(nll, latents, kl_weight=self.kl.kl_weight * anneal, kl_reduction=self.kl.kl_reduction)
+        if self.kl.kl_gradient and found.kl_weight:
+            return found
+        # not 0 · KL: the prior's network would get a gradient of 0, and with it the optimiser's weight decay
+        kl = found.kl_weight * (found.local_kl + found.global_kl)
+        return replace(found, loss=elbo(nll, None).loss + kl)
 
 
 @dataclass(frozen=True)
@@ -148,6 +170,8 @@ class ContextualWeibullOptions(WeibullOptions):
     """Rate of the prior."""
     network_width: int = 5
     """Width of the network on the keys."""
+    prior_over: Over = added_later("row")
+    """The keys among which the prior shares its mass: those of a "row", or "all" of the example, as in BAM's code for graphs."""
 
 
 class WeibullAttention(AttentionMethod):
@@ -161,7 +185,7 @@ class WeibullAttention(AttentionMethod):
         options = self.options
         if isinstance(options, FixedWeibullOptions):
             return ba.Weibull(options.k, ba.GammaPrior(options.alpha, options.beta))
-        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.network_width))
+        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.network_width, over=options.prior_over))
 
 
 @dataclass(frozen=True)
@@ -182,6 +206,8 @@ class ContextualLogNormalOptions(LogNormalOptions):
 
     network_width: int = 5
     """Width of the network on the keys."""
+    prior_over: Over = added_later("row")
+    """The keys among which the prior shares its mass: those of a "row", or "all" of the example, as in BAM's code for graphs."""
 
 
 class LogNormalAttention(AttentionMethod):
@@ -194,7 +220,8 @@ class LogNormalAttention(AttentionMethod):
     def posterior(self, task: Task) -> Posterior:
         options = self.options
         if isinstance(options, ContextualLogNormalOptions):
-            return ba.LogNormal(options.sigma, ba.ContextualLogNormal(options.prior_sigma, options.network_width))
+            prior = ba.ContextualLogNormal(options.prior_sigma, options.network_width, over=options.prior_over)
+            return ba.LogNormal(options.sigma, prior)
         return ba.LogNormal(options.sigma, ba.LogNormalPrior(sigma=options.prior_sigma))
 
 
@@ -218,3 +245,10 @@ METHODS.add("bam-wf", "Weibull weights, fixed Gamma prior (BAM)", FixedWeibullOp
 METHODS.add("bam-wc", "Weibull weights, contextual Gamma prior (BAM)", ContextualWeibullOptions(), WeibullAttention)
 METHODS.add("bam-lf", "lognormal weights, fixed prior (BAM)", LogNormalOptions(), LogNormalAttention)
 METHODS.add("bam-lc", "lognormal weights, contextual prior (BAM)", ContextualLogNormalOptions(), LogNormalAttention)
+METHODS.add(
+    "bam-wc-detached",
+    "Weibull weights, contextual prior, KL without a gradient: BAM's released code for language models",
+    ContextualWeibullOptions(kl_gradient=False),
+    WeibullAttention,
+)
+METHODS.add("bam-no-kl", "Weibull weights and no KL (BAM)", FixedWeibullOptions(kl_weight=0.0), WeibullAttention)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import EULER_GAMMA, log_exponential, log_gamma_function, weibull_gamma_kl
+from bayesattn.distributions import EULER_GAMMA, exp_with_linear_tail, log_exponential, log_gamma_function
 from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
 from bayesattn.priors import GammaFamily, GammaPrior
@@ -71,10 +71,20 @@ class Weibull(Posterior):
         return scores + log_exponential(scores, generator) / self.k
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
-        log_mean = rows.log_softmax(scores) if self.kl_scores == "normalised" else scores
-        return rows.total_of_pairs(
-            weibull_gamma_kl(self.k, log_mean, self.prior.log_alpha(keys, rows), self.prior.beta)
-        )
+        alpha, log_gammas = self.prior.concentration(keys, rows)
+        one = scores.new_ones(())
+        if self.kl_scores == "normalised":
+            log_means, means = rows.log_softmax(scores), rows.total_of_rows(one)  # the means of a row sum to one
+        else:
+            log_means, means = scores, rows.total_of_pairs(exp_with_linear_tail(scores))
+        of_alpha = rows.total_of_pairs(alpha * (self._per_alpha - log_means) + log_gammas)
+        constant = math.log(self.k) - EULER_GAMMA - 1.0
+        return of_alpha + self.prior.beta * means + constant * rows.total_of_pairs(one)
+
+    @property
+    def _per_alpha(self) -> float:
+        """What alpha is multiplied by in the KL, but for the log mean."""
+        return EULER_GAMMA / self.k + math.lgamma(1.0 + 1.0 / self.k) - math.log(self.prior.beta)
 
     def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return self.prior.log_alpha(keys, rows)  # the mean is alpha / beta
@@ -97,7 +107,6 @@ class Weibull(Posterior):
 
     def _kl_of_rows(self, sums: RowSums) -> Tensor:
         """`weibull_gamma_kl` summed over each row: it is linear in log_mean, exp(log_mean) and lgamma(alpha)."""
-        per_alpha = EULER_GAMMA / self.k + math.lgamma(1.0 + 1.0 / self.k) - math.log(self.prior.beta)
         if sums.prior_total is None:
             log_alpha = self.prior.log_alpha_of_all(sums.first)
             alpha, of_alpha, log_gammas = log_alpha.exp(), sums.size, sums.size * log_gamma_function(log_alpha)
@@ -106,4 +115,9 @@ class Weibull(Posterior):
         log_means = sums.first - of_alpha * sums.total
         means = sums.filled if self.kl_scores == "normalised" else sums.exponentials
         constant = math.log(self.k) - EULER_GAMMA - 1.0
-        return alpha * (per_alpha * of_alpha - log_means) + self.prior.beta * means + log_gammas + sums.size * constant
+        return (
+            alpha * (self._per_alpha * of_alpha - log_means)
+            + self.prior.beta * means
+            + log_gammas
+            + sums.size * constant
+        )

@@ -56,6 +56,29 @@ def entropy_in_and_out(
     return _save(figure, path)
 
 
+def against_level(
+    curves: dict[str, Float[Tensor, "seeds levels"]],
+    levels: list[float],
+    labels: tuple[str, str],
+    title: str,
+    path: Path,
+) -> Path:
+    """A figure against the level of a disturbance, one line for each method: the mean over seeds, and its standard error as a band.
+
+    `labels` are those of the level and of the figure; the levels are set at equal distances.
+    """
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    places = list(range(len(levels)))
+    for name, values in curves.items():
+        mean, error = values.mean(0), values.std(0, correction=1 if len(values) > 1 else 0) / len(values) ** 0.5
+        (line,) = axes.plot(places, mean.tolist(), marker="o", markersize=3, label=name)
+        axes.fill_between(places, (mean - error).tolist(), (mean + error).tolist(), color=line.get_color(), alpha=0.2)
+    axes.set_xticks(places, [f"{level:g}" for level in levels])
+    axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
+    axes.legend(frameon=False, fontsize="small")
+    return _save(figure, path)
+
+
 def _save(figure: Figure, path: Path) -> Path:
     """Write whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from bayesattn import checks
 from bayesattn.methods import METHODS, Method
+from bayesattn.registry import identity
 from bayesattn.tasks import TASKS, Task, Training
 
 
@@ -51,7 +52,10 @@ class RunConfig:
     @property
     def name(self) -> str:
         """The name of its folder: what a person looks for, and a digest of all the rest."""
-        canonical = json.dumps(self.to_json(), sort_keys=True)
+        described = self.to_json() | {
+            part: identity(getattr(self, part)) for part in ("training", "task_options", "method_options")
+        }
+        canonical = json.dumps(described, sort_keys=True)
         return f"{self.task}_{self.method}_seed{self.seed}_{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
 
 

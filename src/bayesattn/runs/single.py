@@ -95,7 +95,9 @@ class _Predictor:
         self.device = device
         self.calls = 0
 
-    def __call__(self, inputs: Tensor) -> Prediction:
+    def __call__(self, inputs: Tensor, point_estimate: bool = False) -> Prediction:
+        if point_estimate:
+            return self.method.point_estimate(self.models, self.task, inputs.to(self.device))
         torch.manual_seed(seed_of(self.config.seed, "evaluation", self.calls))
         self.calls += 1
         return self.method.predict(self.models, self.task, inputs.to(self.device), self.config.training.samples)

@@ -20,6 +20,7 @@ from bayesattn.latents import record
 from bayesattn.methods import Method
 from bayesattn.runs.config import RunConfig
 from bayesattn.runs.folder import RunFolder
+from bayesattn.runs.stopping import Stopping
 from bayesattn.tasks import Splits, Task, Training
 from bayesattn.tasks.base import Examples
 
@@ -76,17 +77,28 @@ class Trainer:
 
     def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:
         base = self._fresh(member)
-        optimiser = torch.optim.Adam(base.parameters(), lr=self.training.learning_rate)
+        optimiser = torch.optim.Adam(
+            base.parameters(), lr=self.training.learning_rate, weight_decay=self.training.weight_decay
+        )
+        stopping = None
+        if self.training.patience is not None:
+            stopping = Stopping(self.training.patience, **state.get("stopping", {}))
         if "model" in state:
             base.load_state_dict(state["model"])
             optimiser.load_state_dict(state["optimiser"])
         model, prepared = self.accelerator.prepare(base, optimiser)
         saved = time.monotonic()
         for epoch in range(state["epoch"], self.training.epochs):
+            if stopping is not None and stopping.is_over:
+                break
             start = time.process_time()
             torch.manual_seed(seed_of(self.config.seed, member, epoch, self.accelerator.process_index))
             line = {"member": member, "epoch": epoch + 1} | self._epoch(model, prepared, member, epoch, train)
-            line["validation_nll"] = self._validate(base, validation)
+            line |= self._validate(base, validation)
+            if stopping is not None:
+                if stopping.keeps(line["validation_nll"], line["validation_accuracy"]):
+                    state["best"] = {key: value.clone() for key, value in base.state_dict().items()}
+                state["stopping"] = {name: getattr(stopping, name) for name in ("nll", "accuracy", "waited")}
             state["seconds"] += time.process_time() - start
             line["seconds"] = round(state["seconds"], 3)
             state["history"].append(line)
@@ -99,10 +111,12 @@ class Trainer:
                     saved = time.monotonic()
             self.on_epoch(line)
         self.accelerator.free_memory()
+        if "best" in state:
+            base.load_state_dict(state["best"])
         state["finished"].append(base.state_dict())
         state["epoch"] = 0
-        state.pop("model", None)
-        state.pop("optimiser", None)
+        for of_this_member in ("model", "optimiser", "stopping", "best"):
+            state.pop(of_this_member, None)
         if self.accelerator.is_main_process:
             self.folder.write_checkpoint(state)
         self.method.finish(base, self.task, train)
@@ -121,7 +135,7 @@ class Trainer:
         for number, batch in enumerate(batches):
             step = epoch * len(batches) + number
             for group in optimiser.param_groups:
-                group["lr"] = self.training.learning_rate * triangle(step, total, self.training.warmup)
+                group["lr"] = self.training.learning_rate * rate(step, total, self.training)
             mine = batch[self.accelerator.process_index :: self.accelerator.num_processes]
             # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
@@ -140,14 +154,17 @@ class Trainer:
         return {"loss": loss, "nll": nll, "kl": kl}
 
     @torch.no_grad()
-    def _validate(self, model: nn.Module, validation: Examples) -> float:
-        """Mean negative log-likelihood of the point estimate."""
+    def _validate(self, model: nn.Module, validation: Examples) -> dict[str, float]:
+        """The figures of the point estimate, as means over the validation examples."""
         model.eval()
         parts = [
-            self.task.nll(model, tuple(tensor[index] for tensor in validation)).sum()
+            self.task.validation(model, tuple(tensor[index] for tensor in validation))
             for index in torch.arange(len(validation[0])).split(self.training.batch_size)
         ]
-        return torch.stack(parts).sum().item() / len(validation[0])
+        return {
+            name: torch.stack([part[name].sum() for part in parts]).sum().item() / len(validation[0])
+            for name in parts[0]
+        }
 
     def _fresh(self, member: int) -> nn.Module:
         torch.manual_seed(seed_of(self.config.seed, member, "start"))
@@ -168,6 +185,12 @@ def triangle(step: int, total: int, warmup: float) -> float:
     """
     rising = round(warmup * total)
     return (step + 1) / rising if step < rising else (total - step) / (total - rising)
+
+
+def rate(step: int, total: int, training: Training) -> float:
+    """The factor of the learning rate in this training."""
+    factor = triangle(step, total, training.warmup)
+    return 1.0 if training.schedule == "constant" and step >= round(training.warmup * total) else factor
 
 
 def _share(examples: Examples, share: float) -> Examples:

@@ -20,6 +20,8 @@ class Metric:
     ours: str
     title: str
     higher_is_better: bool
+    scale: float = 1.0
+    """What ours is multiplied by for the published unit, such as percent."""
 
 
 @dataclass(frozen=True)
@@ -50,22 +52,29 @@ class Published:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. `budgets` has smaller ones by name, each as task → budget; "paper" is what the paper spent."""
+    """A table. `budgets` has smaller ones by name, each as task → budget; "paper" is what the paper spent, and may be there too."""
 
     name: str
     title: str
     source: str
     datasets: tuple[Dataset, ...]
     methods: tuple[str, ...]
-    published_file: str
+    published_file: str | None
+    """Of the figures that the paper printed; None for a table that is not a paper's."""
     budgets: dict[str, dict[str, Budget]] = field(default_factory=dict)
     method_options: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Task → method → options that differ from the method's defaults."""
+    reference: str = "mle"
+    """The method that the cost of the others is compared with."""
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
-        checks.one_of("budget", budget, ["paper", *self.budgets])
+        checks.one_of("budget", budget, self.budget_names())
         return self.budgets.get(budget, {}).get(task, Budget())
+
+    def budget_names(self) -> list[str]:
+        """The budgets that it can be run with."""
+        return list(dict.fromkeys(["paper", *self.budgets]))
 
     def tasks(self) -> list[str]:
         """The tasks of its data sets, each once."""
@@ -105,6 +114,8 @@ class Table:
 
     def published(self) -> dict[tuple[str, str, str], Published]:
         """(data set, metric, method) → what the paper printed."""
+        if self.published_file is None:
+            return {}
         text = resources.files("bayesattn.tables").joinpath("published", self.published_file).read_text()
         return {
             (row["dataset"], row["metric"], row["method"]): Published(

@@ -14,7 +14,7 @@ INTRODUCTION = """# Results
 
 Rendered by `bayesattn render` from the files in `results/`, which hold every run with its config, seed and commit: do not edit.
 Ours is the mean over seeds ± its standard error; "difference" is ours minus the paper's; "cost / mle" is the processor time
-of training as a ratio to maximum likelihood's on the same task. How to run: [experiments.md](experiments.md).
+of training as a ratio to maximum likelihood's (on graphs: GAT's) on the same task. How to run: [experiments.md](experiments.md).
 """
 
 
@@ -30,7 +30,7 @@ def render(results: Path, document: Path) -> Path:
 
 def kept_files(results: Path) -> list[Path]:
     """The files of tables in the folder `results`, which holds figures of other kinds too."""
-    names = {file_name(table.name, budget) for table in TABLES.values() for budget in ("paper", *table.budgets)}
+    names = {file_name(table.name, budget) for table in TABLES.values() for budget in table.budget_names()}
     return sorted(path for path in Path(results).glob("*.json") if path.name in names)
 
 

@@ -14,7 +14,7 @@ def in_terminal(part: Part) -> RichTable:
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
         shown.add_column(title(metric), justify="right")
-    shown.add_column("cost\n/ mle", justify="right")
+    shown.add_column(f"cost\n/ {part.reference}", justify="right")
     for row in part.rows:
         cells = [ours(cell) + (f" ({paper(cell)})" if cell.published else "") for cell in row.cells]
         shown.add_row(row.method, *cells, _cost(row), style="dim" if row.method == FLOOR else None)
@@ -26,7 +26,7 @@ def as_markdown(part: Part) -> str:
     header = ["method"]
     for metric in part.dataset.metrics:
         header += [title(metric), "paper", "difference"]
-    header.append("cost / mle")
+    header.append(f"cost / {part.reference}")
     rows = []
     for row in part.rows:
         cells = [text for cell in row.cells for text in (ours(cell), paper(cell), difference(cell))]

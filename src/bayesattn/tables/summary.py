@@ -38,7 +38,7 @@ class Row:
     seeds: int
     cells: tuple[Cell, ...]
     cost: float | None
-    """Processor time of its training as a ratio to that of `mle`."""
+    """Processor time of its training as a ratio to that of the table's reference."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Part:
     rows: tuple[Row, ...]
     spent: str
     """The budget in words."""
+    reference: str
+    """The method that costs are compared with."""
 
 
 def summarise(table: Table, results: TableResults) -> list[Part]:
@@ -56,30 +58,36 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     published = table.published()
     parts = []
     for dataset in table.datasets:
-        rows = [_row(dataset, method, results, published) for method in table.methods]
+        rows = [_row(dataset, method, results, published, table.reference) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
         runs = [run for method in table.methods for run in results.of(dataset.task, method)]
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
         if floor is not None:
-            cells = tuple(Cell(floor[metric.ours], None, None) for metric in dataset.metrics)
+            cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
-        parts.append(Part(dataset, tuple(rows), _spent(runs)))
+        parts.append(Part(dataset, tuple(rows), _spent(runs), table.reference))
     return parts
 
 
-def _row(dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]) -> Row:
+def _row(
+    dataset: Dataset,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+    reference: str,
+) -> Row:
     runs = results.of(dataset.task, method)
     cells = tuple(
         _cell(
-            [run["metrics"][metric.ours] for run in runs],
+            [metric.scale * run["metrics"][metric.ours] for run in runs],
             published.get((dataset.label, metric.published, method)),
         )
         for metric in dataset.metrics
     )
-    mine, mle = _seconds(runs), _seconds(results.of(dataset.task, "mle"))
-    return Row(method, len(runs), cells, mine / mle if mine and mle else None)
+    mine, its = _seconds(runs), _seconds(results.of(dataset.task, reference))
+    return Row(method, len(runs), cells, mine / its if mine and its else None)
 
 
 def _cell(values: list[float], published: Published | None) -> Cell:

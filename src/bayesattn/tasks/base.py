@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -14,12 +14,13 @@ from bayesattn.annotations import Float
 from bayesattn.data.files import DataFile
 from bayesattn.prediction import Likelihood
 from bayesattn.tasks.portrait import Portrait
+from bayesattn.registry import added_later
 
 Examples = tuple[Tensor, ...]
 """Tensors with the examples first; the last one is what is to be predicted."""
 
-Predictor = Callable[[Any], Any]
-"""Inputs → a `Prediction` of the task's likelihood."""
+Predictor = Callable[..., Any]
+"""Inputs → a `Prediction` of the task's likelihood; with `point_estimate=True` the one without any noise."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,16 @@ class Training:
     learning_rate: float = 1e-3
     """Peak learning rate of Adam."""
     warmup: float = 0.1
-    """Share of the steps in which the learning rate rises linearly to its peak; it then falls linearly to 0."""
+    """Share of the steps in which the learning rate rises linearly to its peak; see --schedule for what follows."""
     train_share: float = 1.0
     """Share of the training examples that is used."""
+    schedule: Literal["linear", "constant"] = added_later("linear")
+    """After the warm-up the learning rate falls linearly to 0, or stays as it is."""
+    weight_decay: float = added_later(0.0)
+    """Adam's L2 penalty."""
+    patience: int | None = added_later(None)
+    """Stop after so many epochs in which neither the likelihood nor the accuracy of the validation examples was as good as ever, and
+    take the weights of the last epoch in which both were (as GAT does). None: train to the end."""
 
     def __post_init__(self) -> None:
         checks.whole("epochs", self.epochs)
@@ -45,6 +53,11 @@ class Training:
         checks.whole("batch_size", self.batch_size)
         checks.positive("learning_rate", self.learning_rate)
         checks.fraction("warmup", self.warmup)
+        checks.one_of("schedule", self.schedule, ("linear", "constant"))
+        if checks.finite("weight_decay", self.weight_decay) < 0:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay!r}.")
+        if self.patience is not None:
+            checks.whole("patience", self.patience)
         if not 0 < self.train_share <= 1:
             raise ValueError(f"train_share must lie in (0, 1], got {self.train_share!r}.")
 
@@ -91,6 +104,10 @@ class Task(ABC):
     @abstractmethod
     def nll(self, model: nn.Module, batch: Examples) -> Float[Tensor, " batch"]:
         """Negative log-likelihood of each example."""
+
+    def validation(self, model: nn.Module, batch: Examples) -> dict[str, Float[Tensor, " batch"]]:
+        """Figures of each validation example: the likelihood and, where a training is to be stopped early, "validation_accuracy"."""
+        return {"validation_nll": self.nll(model, batch)}
 
     @abstractmethod
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
