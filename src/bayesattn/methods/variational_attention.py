@@ -35,6 +35,11 @@ class KLOptions:
         if not 0 <= self.kl_anneal <= 1:
             raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
 
+    def elbo(self, nll: Tensor, latents: Latents, progress: float) -> Elbo:
+        """The loss of a batch when the share `progress` of the training is done."""
+        anneal = 1.0 if self.kl_anneal == 0 else min(1.0, progress / self.kl_anneal)
+        return elbo(nll, latents, kl_weight=self.kl_weight * anneal, kl_reduction=self.kl_reduction)
+
 
 class AttentionMethod(Method):
     """The base model with a posterior in each of its attention layers, trained by the ELBO."""
@@ -49,11 +54,10 @@ class AttentionMethod(Method):
         """The distribution of the attention weights."""
 
     def build(self, task: Task) -> nn.Module:
-        return ba.convert(super().build(task), self.posterior(task))
+        return task.build_with(self.posterior(task), self.dropout)
 
     def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
-        anneal = 1.0 if self.kl.kl_anneal == 0 else min(1.0, progress / self.kl.kl_anneal)
-        return elbo(nll, latents, kl_weight=self.kl.kl_weight * anneal, kl_reduction=self.kl.kl_reduction)
+        return self.kl.elbo(nll, latents, progress)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from bayesattn.tables.base import Dataset, Published, Table
+from bayesattn.tables.base import Dataset, Metric, Published, Table
 from bayesattn.tables.results import TableResults
 
 FLOOR = "floor"
@@ -38,7 +38,7 @@ class Row:
     seeds: int
     cells: tuple[Cell, ...]
     cost: float | None
-    """Processor time of its training as a ratio to that of `mle`."""
+    """Processor time of its training as a ratio to that of the table's reference."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Part:
     rows: tuple[Row, ...]
     spent: str
     """The budget in words."""
+    reference: str
+    """The method that costs are ratios to."""
 
 
 def summarise(table: Table, results: TableResults) -> list[Part]:
@@ -56,7 +58,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     published = table.published()
     parts = []
     for dataset in table.datasets:
-        rows = [_row(dataset, method, results, published) for method in table.methods]
+        rows = [_row(table, dataset, method, results, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
         runs = [run for method in table.methods for run in results.of(dataset.task, method)]
         if not runs:
@@ -65,28 +67,53 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         if floor is not None:
             cells = tuple(Cell(floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
-        parts.append(Part(dataset, tuple(rows), _spent(runs)))
+        parts.append(Part(dataset, tuple(rows), _spent(runs), table.reference))
     return parts
 
 
-def _row(dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]) -> Row:
+def _row(
+    table: Table,
+    dataset: Dataset,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Row:
+    cells = tuple(_cell(dataset, metric, method, results, published) for metric in dataset.metrics)
     runs = results.of(dataset.task, method)
-    cells = tuple(
-        _cell(
-            [run["metrics"][metric.ours] for run in runs],
-            published.get((dataset.label, metric.published, method)),
-        )
-        for metric in dataset.metrics
-    )
-    mine, mle = _seconds(runs), _seconds(results.of(dataset.task, "mle"))
-    return Row(method, len(runs), cells, mine / mle if mine and mle else None)
+    mine, reference = _seconds(runs), _seconds(results.of(dataset.task, table.reference))
+    return Row(method, len(runs), cells, mine / reference if mine and reference else None)
 
 
-def _cell(values: list[float], published: Published | None) -> Cell:
+def _cell(
+    dataset: Dataset,
+    metric: Metric,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Cell:
+    def figures(name: str) -> list[float]:
+        return [figure(run, metric.ours) for run in results.of(dataset.task, name)]
+
+    def printed(name: str) -> Published | None:
+        return published.get((dataset.beside or dataset.label, metric.published, name))
+
+    values, paper = figures(method), printed(method)
+    if metric.relative_to is not None:
+        # ratios have no unit: they compare where seconds on another machine do not
+        unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)
+        values = [value / statistics.fmean(unit) for value in values] if unit else []
+        paper = Published(paper.value / paper_unit.value, None) if paper and paper_unit else None
     if not values:
-        return Cell(None, None, published)
+        return Cell(None, None, paper)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Cell(statistics.fmean(values), error, published)
+    return Cell(statistics.fmean(values), error, paper)
+
+
+def figure(run: dict[str, Any], name: str) -> float:
+    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters"."""
+    if name == "million_parameters":
+        return run["parameters"] / 1e6
+    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"][name]
 
 
 def _seconds(runs: list[dict[str, Any]]) -> float | None:
