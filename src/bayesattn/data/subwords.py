@@ -56,7 +56,7 @@ class Subwords:
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Each token as a person reads it."""
-        return [self._tokenizer.id_to_token(token) for token in tokens]
+        return [str(self._tokenizer.id_to_token(token)) for token in tokens]
 
 
 def padded(sentences: Sequence[Sequence[int]]) -> Shaped[Tensor, "n length"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 from bayesattn.tables.base import Dataset, Metric, Published, Table
 from bayesattn.tables.results import TableResults
+from bayesattn.tasks import TASKS
 
 FLOOR = "floor"
 """The name of the row of the true process."""
@@ -121,7 +123,7 @@ def _seconds(runs: list[dict[str, Any]]) -> float | None:
 
 
 def _spent(runs: list[dict[str, Any]]) -> str:
-    """Epochs, seeds and data of these runs, where they differ as a range."""
+    """Epochs, seeds and data of these runs, where they differ as a range; and what of the task was changed."""
 
     def span(values: list[Any]) -> str:
         low, high = min(values), max(values)
@@ -137,4 +139,11 @@ def _spent(runs: list[dict[str, Any]]) -> str:
         f"{span(list(counts.values()))} seed(s)",
         f"{span([100 * each['train_share'] for each in training])} % of the training data",
     ]
-    return ", ".join(words)
+    return ", ".join([*words, *_changes(runs)])
+
+
+def _changes(runs: list[dict[str, Any]]) -> list[str]:
+    """The task's options that differ from its defaults: a smaller model, a smaller test."""
+    defaults = dataclasses.asdict(TASKS.entry(runs[0]["config"]["task"]).options)
+    chosen = runs[0]["config"]["task_options"]
+    return [f"{name} {value}" for name, value in chosen.items() if value != defaults.get(name)]
