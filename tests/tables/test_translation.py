@@ -48,6 +48,8 @@ def test_the_small_budget_leaves_out_what_needs_data_by_hand_and_runs_are_shared
         configs = TABLES[name].configs("small")
         assert {config.task for config in configs} == {"multi30k"}
         assert {config.name for config in configs} <= first
+    assert {config.task for config in TABLES["deng-1"].configs("small", seeds=1)} == {"multi30k"}
+    assert TABLES["deng-1"].configs("small", seeds=1, tasks=("iwslt14",), methods=("soft",))[0].task == "iwslt14"
     paper = TABLES["deng-1"].configs()
     assert {(config.task, config.training.epochs) for config in paper} == {("iwslt14", 30), ("multi30k", 15)}
 

@@ -96,6 +96,8 @@ class Table:
         found: list[tuple[int, RunConfig]] = []
         for task in tasks or self.tasks():
             spent = self.budget_of(task, budget)
+            if spent.seeds == 0 and not tasks:
+                continue  # other seeds are asked for of what the budget runs; a task that it leaves out must be named
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
                 for method in methods or self.methods:
