@@ -14,7 +14,9 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +27,7 @@ from torch import Tensor
 import bayesattn as ba
 from bayesattn.alignment import OBJECTIVES, objective_by_name
 from bayesattn.models.seq2seq import Seq2Seq
+from bayesattn.runs.single import commit
 
 WORDS, BATCH, SHORTEST, LONGEST = 6000, 32, 8, 20
 LIMITS = {"variational-sampled": 1.6, "bam-wc": 1.2}
@@ -100,9 +103,12 @@ def main() -> None:
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         settings = {
+            "commit": commit(),
+            "command": shlex.join(["python", *sys.argv]),
             "torch": torch.__version__,
             "threads": arguments.threads,
             "repeats": arguments.repeats,
+            "clock": arguments.clock,
             "load": load,
         }
         arguments.output.write_text(json.dumps({**settings, **machine, "rows": rows}, indent=1) + "\n")

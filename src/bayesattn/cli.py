@@ -21,6 +21,7 @@ def _run(arguments: list[str]) -> None:
     from rich.console import Console
 
     from bayesattn import commands
+    from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
 
@@ -32,6 +33,7 @@ def _run(arguments: list[str]) -> None:
         "table": commands.TableCommand,
         "render": commands.RenderCommand,
         "report": commands.ReportCommand,
+        "align": AlignCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -51,6 +53,8 @@ def _run(arguments: list[str]) -> None:
             commands.render_document(options, console)
         elif isinstance(options, commands.ReportCommand):
             commands.write_report(options, console)
+        elif isinstance(options, AlignCommand):
+            draw_alignment(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

@@ -48,10 +48,11 @@ class Relaxed(Objective):
 
     def loss(self, alignment: Alignment) -> tuple[Tensor, Tensor]:
         log_p = _log_concentration(alignment.prior_scores)
+        assert alignment.posterior_scores is not None  # Objective.forward has said so
         if self.warm_start:
-            log_q, kl = log_p, log_p.new_zeros(log_p.shape[:-1])
+            # a gradient of zero and not none: data-parallel training waits for every parameter's
+            log_q, kl = log_p, 0.0 * to_compute(alignment.posterior_scores).sum(-1)
         else:
-            assert alignment.posterior_scores is not None  # Objective.forward has said so
             log_q = _log_concentration(alignment.posterior_scores)
             kl = dirichlet_kl(log_q, log_p, alignment.source_mask)
         drawn = log_gamma_rsample(log_q, current_generator()) if self.samples_now else log_q

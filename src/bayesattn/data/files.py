@@ -27,7 +27,8 @@ class DataFile:
     """A file of a data set: its path below the data folder (without .gz), the SHA-256 of its unpacked bytes, and its source."""
 
     path: str
-    sha256: str
+    sha256: str | None
+    """None: not known, because a person makes the file."""
     source: str
     """Where a person gets it."""
     url: str | None = None
@@ -82,7 +83,7 @@ def _checked(file: DataFile, path: Path) -> bytes:
                 f"{path} is damaged: it does not unpack ({problem}); it is probably truncated. {file.remedy()}"
             ) from None
     found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256 and os.environ.get("BAYESATTN_DATA_CHECK") != "off":
+    if file.sha256 not in (None, found) and os.environ.get("BAYESATTN_DATA_CHECK") != "off":
         raise DataError(
             f"{path} is not the expected file: the SHA-256 of its unpacked bytes is {found}, not {file.sha256}. {file.remedy()} "
             "To use it all the same, set BAYESATTN_DATA_CHECK=off."

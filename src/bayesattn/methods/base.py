@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from bayesattn.annotations import Float
 from bayesattn.latents import Latents
 from bayesattn.objective import Elbo, elbo
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.tasks.base import Examples, Task
 
 
 class Method:
     """One deterministic model, trained by maximum likelihood; others override what differs.
 
-    Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `objective`
-    (each step), `finish` (each member, after training), `predict`.
+    Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `start_epoch`,
+    `objective` (each step), `finish` (each member, after training), `predict`.
     """
 
     members: int = 1
@@ -35,6 +35,9 @@ class Method:
         """A fresh model, ready to train."""
         return task.build(self.dropout)
 
+    def start_epoch(self, model: nn.Module, progress: float) -> None:
+        """What changes from epoch to epoch; `progress` is the share of training that is done."""
+
     def objective(self, nll: Float[Tensor, " batch"], latents: Latents, progress: float, dataset_size: int) -> Elbo:
         """The loss of a batch; `progress` is the share of training that is done."""
         return elbo(nll, None)
@@ -42,19 +45,12 @@ class Method:
     def finish(self, model: nn.Module, task: Task, train: Examples) -> None:
         """What is left to do to a trained model (a Laplace approximation, say)."""
 
-    def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Prediction:
-        """What all members together predict."""
+    def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Any:
+        """What all members together predict: a `Prediction`, or of one member whatever else the task predicts."""
         predictions = [
-            predict(
-                model,
-                inputs,
-                samples if self.samples else 1,
-                likelihood=task.likelihood,
-                dropout=self.samples_dropout,
-            )
-            for model in models
+            task.predict(model, inputs, samples if self.samples else 1, self.samples_dropout) for model in models
         ]
-        return _pooled(predictions)
+        return predictions[0] if len(predictions) == 1 else _pooled(predictions)
 
     def point_estimate(self, models: Sequence[nn.Module], task: Task, inputs: Any) -> Prediction:
         """What all members together predict without any noise: one sample of each."""
@@ -63,8 +59,6 @@ class Method:
 
 def _pooled(predictions: list[Prediction]) -> Prediction:
     """One prediction from the samples of several."""
-    if len(predictions) == 1:
-        return predictions[0]
     samples = torch.cat([prediction.samples for prediction in predictions])
     gaussians = [prediction for prediction in predictions if isinstance(prediction, GaussianPrediction)]
     if gaussians:

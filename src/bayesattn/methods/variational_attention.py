@@ -49,6 +49,18 @@ class KLOptions:
         if not 0 <= self.kl_anneal <= 1:
             raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
 
+    def elbo(self, nll: Tensor, latents: Latents, progress: float) -> Elbo:
+        """The loss of a batch when the share `progress` of the training is done."""
+        anneal = 1.0 if self.kl_anneal == 0 else min(1.0, progress / self.kl_anneal)
+        if self.kl_sigmoid:
+            anneal /= 1.0 + math.exp(-self.kl_sigmoid * progress)
+        found = elbo(nll, latents, kl_weight=self.kl_weight * anneal, kl_reduction=self.kl_reduction)
+        if self.kl_gradient and found.kl_weight:
+            return found
+        # not 0 · KL: the prior's network would get a gradient of 0, and with it the optimiser's weight decay
+        kl = found.kl_weight * (found.local_kl + found.global_kl)
+        return replace(found, loss=elbo(nll, None).loss + kl)
+
 
 class AttentionMethod(Method):
     """The base model with a posterior in each of its attention layers, trained by the ELBO."""
@@ -64,18 +76,10 @@ class AttentionMethod(Method):
         """The distribution of the attention weights."""
 
     def build(self, task: Task) -> nn.Module:
-        return ba.convert(super().build(task), self.posterior(task))
+        return task.build_with(self.posterior(task), self.dropout)
 
     def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
-        anneal = 1.0 if self.kl.kl_anneal == 0 else min(1.0, progress / self.kl.kl_anneal)
-        if self.kl.kl_sigmoid:
-            anneal /= 1.0 + math.exp(-self.kl.kl_sigmoid * progress)
-        found = elbo(nll, latents, kl_weight=self.kl.kl_weight * anneal, kl_reduction=self.kl.kl_reduction)
-        if self.kl.kl_gradient and found.kl_weight:
-            return found
-        # not 0 · KL: the prior's network would get a gradient of 0, and with it the optimiser's weight decay
-        kl = found.kl_weight * (found.local_kl + found.global_kl)
-        return replace(found, loss=elbo(nll, None).loss + kl)
+        return self.kl.elbo(nll, latents, progress)
 
 
 @dataclass(frozen=True)

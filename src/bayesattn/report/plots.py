@@ -1,4 +1,4 @@
-"""Plots of how sure a model is, and how right it is to be so."""
+"""Plots of how sure a model is, and how right it is to be so; and of what it looks at."""
 
 from __future__ import annotations
 
@@ -76,6 +76,27 @@ def against_level(
     axes.set_xticks(places, [f"{level:g}" for level in levels])
     axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
     axes.legend(frameon=False, fontsize="small")
+    return _save(figure, path)
+
+
+def alignments(
+    panels: dict[str, Float[Tensor, "target source"]], source: list[str], target: list[str], path: Path
+) -> Path:
+    """Weights of source words (columns) for each target word (rows), one panel each, side by side; dark is much weight."""
+    figure, axes = pyplot.subplots(
+        1,
+        len(panels),
+        figsize=(len(panels) * (1.4 + 0.34 * len(source)), 1.4 + 0.34 * len(target)),
+        sharey=True,
+        layout="constrained",
+        squeeze=False,
+    )
+    for panel, (name, weights) in zip(axes[0], panels.items(), strict=True):
+        panel.imshow(weights.numpy(), cmap="Greys", vmin=0, vmax=1, aspect="auto")
+        panel.set_title(name)
+        panel.set_xticks(range(len(source)), source, rotation=90)
+        panel.set_yticks(range(len(target)), target)
+        panel.tick_params(length=0, labelsize="small")
     return _save(figure, path)
 
 

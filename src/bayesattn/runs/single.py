@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import bayesattn
 from bayesattn.methods import Method
-from bayesattn.prediction import Prediction
 from bayesattn.runs.config import RunConfig
 from bayesattn.runs.folder import RunFolder
 from bayesattn.runs.training import Fitted, OnEpoch, Trainer, seed_of
@@ -75,6 +74,7 @@ def _evaluated(
         "metrics": evaluation.metrics,
         "details": evaluation.details,
         "train_seconds": round(fitted.seconds, 3),
+        "seconds_per_step": fitted.seconds_per_step,
         "evaluate_seconds": round(time.process_time() - start, 3),
         "parameters": sum(parameter.numel() for model in fitted.models for parameter in model.parameters()),
         "commit": commit(),
@@ -95,7 +95,7 @@ class _Predictor:
         self.device = device
         self.calls = 0
 
-    def __call__(self, inputs: Tensor, point_estimate: bool = False) -> Prediction:
+    def __call__(self, inputs: Tensor, point_estimate: bool = False) -> Any:
         if point_estimate:
             return self.method.point_estimate(self.models, self.task, inputs.to(self.device))
         torch.manual_seed(seed_of(self.config.seed, "evaluation", self.calls))
@@ -113,7 +113,7 @@ class LoadedRun:
     method: Method
     models: list[nn.Module]
 
-    def predict(self, inputs: Tensor, samples: int | None = None) -> Prediction:
+    def predict(self, inputs: Tensor, samples: int | None = None) -> Any:
         """What the fitted models predict; by default with as many samples as in the run's evaluation."""
         return self.method.predict(self.models, self.task, inputs, samples or self.config.training.samples)
 

@@ -7,6 +7,7 @@ of any generator, and a run that was stopped repeats the epoch it was in exactly
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,10 +33,11 @@ OnEpoch = Callable[[dict[str, Any]], object]
 
 @dataclass
 class Fitted:
-    """Trained models, and the processor seconds that it took, over all resumptions."""
+    """Trained models, the processor seconds that it took over all resumptions, and those of one step (without validation)."""
 
     models: list[nn.Module]
     seconds: float
+    seconds_per_step: float
 
 
 def seed_of(*parts: object) -> int:
@@ -62,18 +64,25 @@ class Trainer:
         self.task: Task = config.make_task()
         self.method: Method = config.make_method()
         self.training: Training = config.training
+        if self.task.point_estimate and (self.method.members > 1 or self.method.samples_dropout):
+            raise ValueError(
+                f"{config.task} is predicted by one model without noise, which {config.method} is not: "
+                "take mle, an attention method such as bam-wc, or an objective such as variational-sampled."
+            )
 
     def fit(self, splits: Splits) -> Fitted:
         """All members, from the last checkpoint if there is one."""
         train = _to_device(_share(splits.train, self.training.train_share), self.accelerator.device)
         validation = _to_device(tuple(t[:VALIDATION_EXAMPLES] for t in splits.validation), self.accelerator.device)
         state = self.folder.read_checkpoint() or {"epoch": 0, "finished": [], "history": [], "seconds": 0.0}
+        state.setdefault("step_seconds", state["seconds"])
         if self.accelerator.is_main_process:
             self.folder.write_history(state["history"])
         models = [self._restored(index, weights, train) for index, weights in enumerate(state["finished"])]
         while len(models) < self.method.members:
             models.append(self._fit_member(len(models), train, validation, state))
-        return Fitted(models, state["seconds"])
+        steps = math.ceil(len(train[0]) / self.training.batch_size) * self.training.epochs * self.method.members
+        return Fitted(models, state["seconds"], state["step_seconds"] / steps)
 
     def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:
         base = self._fresh(member)
@@ -93,7 +102,9 @@ class Trainer:
                 break
             start = time.process_time()
             torch.manual_seed(seed_of(self.config.seed, member, epoch, self.accelerator.process_index))
+            self.method.start_epoch(base, epoch / self.training.epochs)
             line = {"member": member, "epoch": epoch + 1} | self._epoch(model, prepared, member, epoch, train)
+            state["step_seconds"] += time.process_time() - start
             line |= self._validate(base, validation)
             if stopping is not None:
                 if stopping.keeps(line["validation_nll"], line["validation_accuracy"]):
@@ -128,7 +139,7 @@ class Trainer:
         """One pass over the training examples; the means of its losses."""
         size = len(train[0])
         order = torch.randperm(size, generator=torch.Generator().manual_seed(seed_of(self.config.seed, member, epoch)))
-        batches = order.to(self.accelerator.device).split(self.training.batch_size)
+        batches = self.task.batches(train, order.to(self.accelerator.device), self.training.batch_size)
         total = len(batches) * self.training.epochs
         sums = torch.zeros(3, device=self.accelerator.device)
         model.train()

@@ -1,7 +1,22 @@
 """The papers' tables: which runs, which published figures, how to print them."""
 
-from bayesattn.tables import bam, bam_glue, thesis
+from bayesattn.tables import (
+    bam,
+    bam_glue,
+    thesis,
+    translation,
+)
 from bayesattn.tables.base import Budget, Dataset, Metric, Table
 from bayesattn.tables.registered import TABLES
 
-__all__ = ["TABLES", "Budget", "Dataset", "Metric", "Table", "bam", "bam_glue", "thesis"]
+__all__ = [
+    "TABLES",
+    "Budget",
+    "Dataset",
+    "Metric",
+    "Table",
+    "bam",
+    "bam_glue",
+    "thesis",
+    "translation",
+]

@@ -20,6 +20,8 @@ class Metric:
     ours: str
     title: str
     higher_is_better: bool
+    relative_to: str | None = None
+    """A method: figures, ours and the paper's, are given as ratios to those of this method."""
     scale: float = 1.0
     """What ours is multiplied by for the published unit, such as percent."""
 
@@ -31,15 +33,19 @@ class Dataset:
     label: str
     task: str
     metrics: tuple[Metric, ...]
+    beside: str | None = None
+    """Another data set, whose published figures are set beside ours because there are none of this one."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What is spent on the runs of one task: changes to its defaults, and how many seeds."""
+    """What is spent on the runs of one task: changes to its defaults, and how many seeds (0 leaves the task out)."""
 
     seeds: int = 3
     training: dict[str, Any] = field(default_factory=dict)
     task_options: dict[str, Any] = field(default_factory=dict)
+    method_options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Method → options that differ from the table's."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ class Table:
     method_options: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Task → method → options that differ from the method's defaults."""
     reference: str = "mle"
-    """The method that the cost of the others is compared with."""
+    """The method whose cost the others' is given as a ratio to."""
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
@@ -97,10 +103,12 @@ class Table:
         found: list[tuple[int, RunConfig]] = []
         for task in tasks or self.tasks():
             spent = self.budget_of(task, budget)
+            if spent.seeds == 0 and not tasks:
+                continue  # other seeds are asked for of what the budget runs; a task that it leaves out must be named
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
-            for seed in range(checks.whole("seeds", spent.seeds if seeds is None else seeds)):
+            for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
                 for method in methods or self.methods:
-                    options = self.method_options.get(task, {}).get(method)
+                    options = self.method_options.get(task, {}).get(method, {}) | spent.method_options.get(method, {})
                     config = configure(
                         task,
                         method,

@@ -14,7 +14,8 @@ INTRODUCTION = """# Results
 
 Rendered by `bayesattn render` from the files in `results/`, which hold every run with its config, seed and commit: do not edit.
 Ours is the mean over seeds ± its standard error; "difference" is ours minus the paper's; "cost / mle" is the processor time
-of training as a ratio to maximum likelihood's (on graphs: GAT's) on the same task. How to run: [experiments.md](experiments.md).
+of training as a ratio to maximum likelihood's on the same task, or to that of the method that is named instead.
+How to run: [experiments.md](experiments.md).
 """
 
 

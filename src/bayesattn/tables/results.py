@@ -18,6 +18,7 @@ KEPT = (
     "metrics",
     "train_seconds",
     "evaluate_seconds",
+    "seconds_per_step",
     "parameters",
     "commit",
     "version",
@@ -58,7 +59,7 @@ def collect(
     for config in configs:
         result = RunFolder.of(folder, config).result() or before.get(config.name)
         if result is not None:
-            runs.append({key: result[key] for key in KEPT})
+            runs.append({key: result[key] for key in KEPT if key in result})  # older results lack some
     tasks = dict.fromkeys(run["config"]["task"] for run in runs)
     floors = {task: floor for task in tasks if (floor := TASKS.create(task).floor()) is not None}
     return TableResults(table.name, budget, floors, runs)

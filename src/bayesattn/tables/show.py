@@ -10,7 +10,8 @@ from bayesattn.tables.summary import FLOOR, Cell, Part, Row
 
 def in_terminal(part: Part) -> RichTable:
     """One data set: ours, and the paper's in brackets."""
-    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption="in brackets: the paper's")
+    caption = "in brackets: the paper's" + ("" if part.dataset.beside is None else f" on {part.dataset.beside}")
+    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption=caption)
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
         shown.add_column(title(metric), justify="right")
@@ -24,13 +25,14 @@ def in_terminal(part: Part) -> RichTable:
 def as_markdown(part: Part) -> str:
     """One data set: ours, the paper's, the difference."""
     header = ["method"]
+    beside = part.dataset.beside
     for metric in part.dataset.metrics:
-        header += [title(metric), "paper", "difference"]
+        header += [title(metric), *(["paper", "difference"] if beside is None else [f"paper on {beside}"])]
     header.append(f"cost / {part.reference}")
     rows = []
     for row in part.rows:
-        cells = [text for cell in row.cells for text in (ours(cell), paper(cell), difference(cell))]
-        rows.append([row.method, *cells, _cost(row)])
+        cells = [(ours(cell), paper(cell), *([difference(cell)] if beside is None else [])) for cell in row.cells]
+        rows.append([row.method, *(text for cell in cells for text in cell), _cost(row)])
     lines = [
         f"### {part.dataset.label}",
         "",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from bayesattn.tables.base import Dataset, Published, Table
+from bayesattn.tables.base import Dataset, Metric, Published, Table
 from bayesattn.tables.results import TableResults
+from bayesattn.tasks import TASKS
 
 FLOOR = "floor"
 """The name of the row of the true process."""
@@ -50,7 +52,7 @@ class Part:
     spent: str
     """The budget in words."""
     reference: str
-    """The method that costs are compared with."""
+    """The method that costs are ratios to."""
 
 
 def summarise(table: Table, results: TableResults) -> list[Part]:
@@ -58,7 +60,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     published = table.published()
     parts = []
     for dataset in table.datasets:
-        rows = [_row(dataset, method, results, published, table.reference) for method in table.methods]
+        rows = [_row(table, dataset, method, results, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
         runs = [run for method in table.methods for run in results.of(dataset.task, method)]
         if not runs:
@@ -72,29 +74,48 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
 
 
 def _row(
+    table: Table,
     dataset: Dataset,
     method: str,
     results: TableResults,
     published: dict[tuple[str, str, str], Published],
-    reference: str,
 ) -> Row:
+    cells = tuple(_cell(dataset, metric, method, results, published) for metric in dataset.metrics)
     runs = results.of(dataset.task, method)
-    cells = tuple(
-        _cell(
-            [metric.scale * run["metrics"][metric.ours] for run in runs],
-            published.get((dataset.label, metric.published, method)),
-        )
-        for metric in dataset.metrics
-    )
-    mine, its = _seconds(runs), _seconds(results.of(dataset.task, reference))
-    return Row(method, len(runs), cells, mine / its if mine and its else None)
+    mine, reference = _seconds(runs), _seconds(results.of(dataset.task, table.reference))
+    return Row(method, len(runs), cells, mine / reference if mine and reference else None)
 
 
-def _cell(values: list[float], published: Published | None) -> Cell:
+def _cell(
+    dataset: Dataset,
+    metric: Metric,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Cell:
+    def figures(name: str) -> list[float]:
+        return [metric.scale * figure(run, metric.ours) for run in results.of(dataset.task, name)]
+
+    def printed(name: str) -> Published | None:
+        return published.get((dataset.beside or dataset.label, metric.published, name))
+
+    values, paper = figures(method), printed(method)
+    if metric.relative_to is not None:
+        # ratios have no unit: they compare where seconds on another machine do not
+        unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)
+        values = [value / statistics.fmean(unit) for value in values] if unit else []
+        paper = Published(paper.value / paper_unit.value, None) if paper and paper_unit else None
     if not values:
-        return Cell(None, None, published)
+        return Cell(None, None, paper)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return Cell(statistics.fmean(values), error, published)
+    return Cell(statistics.fmean(values), error, paper)
+
+
+def figure(run: dict[str, Any], name: str) -> float:
+    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters"."""
+    if name == "million_parameters":
+        return run["parameters"] / 1e6
+    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"][name]
 
 
 def _seconds(runs: list[dict[str, Any]]) -> float | None:
@@ -102,7 +123,7 @@ def _seconds(runs: list[dict[str, Any]]) -> float | None:
 
 
 def _spent(runs: list[dict[str, Any]]) -> str:
-    """Epochs, seeds and data of these runs, where they differ as a range."""
+    """Epochs, seeds and data of these runs, where they differ as a range; and what of the task was changed."""
 
     def span(values: list[Any]) -> str:
         low, high = min(values), max(values)
@@ -118,4 +139,11 @@ def _spent(runs: list[dict[str, Any]]) -> str:
         f"{span(list(counts.values()))} seed(s)",
         f"{span([100 * each['train_share'] for each in training])} % of the training data",
     ]
-    return ", ".join(words)
+    return ", ".join([*words, *_changes(runs)])
+
+
+def _changes(runs: list[dict[str, Any]]) -> list[str]:
+    """The task's options that differ from its defaults: a smaller model, a smaller test."""
+    defaults = dataclasses.asdict(TASKS.entry(runs[0]["config"]["task"]).options)
+    chosen = runs[0]["config"]["task_options"]
+    return [f"{name} {value}" for name, value in chosen.items() if value != defaults.get(name)]

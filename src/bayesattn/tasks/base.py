@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from bayesattn import checks
+from bayesattn.alignment import Objective
 from bayesattn.annotations import Float
+from bayesattn.convert import convert
 from bayesattn.data.files import DataFile
-from bayesattn.prediction import Likelihood
-from bayesattn.tasks.portrait import Portrait
+from bayesattn.posteriors import Posterior
+from bayesattn.prediction import Likelihood, predict
 from bayesattn.registry import added_later
+from bayesattn.tasks.portrait import Portrait
 
 Examples = tuple[Tensor, ...]
 """Tensors with the examples first; the last one is what is to be predicted."""
 
 Predictor = Callable[..., Any]
-"""Inputs → a `Prediction` of the task's likelihood; with `point_estimate=True` the one without any noise."""
+"""Inputs → what `Task.predict` makes of them, with all members of a fitted method; with `point_estimate=True` without any noise."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class Task(ABC):
     """The classes, where the likelihood is categorical."""
     files: tuple[DataFile, ...] = ()
     """What must be found before it can run."""
+    point_estimate: bool = False
+    """Whether it is predicted by one model without noise: methods of several models, or of dropout that stays on, are refused."""
 
     @abstractmethod
     def load(self) -> Splits:
@@ -101,6 +106,19 @@ class Task(ABC):
     def build(self, dropout: float) -> nn.Module:
         """The base model, fresh, with torch's current seed."""
 
+    def build_with(self, attention: Posterior | Objective, dropout: float) -> nn.Module:
+        """The base model with these attention weights: a posterior's, or those of an objective of latent alignment."""
+        if isinstance(attention, Objective):
+            raise ValueError(
+                f"{type(self).__name__} has no latent alignment to train by {type(attention).__name__}: take a task of translation "
+                "such as multi30k, or a method of attention weights such as bam-wc."
+            )
+        return convert(self.build(dropout), attention)
+
+    def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
+        """The examples' indices in random `order`, in ⌈examples / size⌉ batches."""
+        return order.split(size)
+
     @abstractmethod
     def nll(self, model: nn.Module, batch: Examples) -> Float[Tensor, " batch"]:
         """Negative log-likelihood of each example."""
@@ -108,6 +126,10 @@ class Task(ABC):
     def validation(self, model: nn.Module, batch: Examples) -> dict[str, Float[Tensor, " batch"]]:
         """Figures of each validation example: the likelihood and, where a training is to be stopped early, "validation_accuracy"."""
         return {"validation_nll": self.nll(model, batch)}
+
+    def predict(self, model: nn.Module, inputs: Any, samples: int, dropout: bool) -> Any:
+        """What one fitted model says of `inputs`: a `Prediction`, or whatever else `evaluate` reads."""
+        return predict(model, inputs, samples, likelihood=self.likelihood, dropout=dropout)
 
     @abstractmethod
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
