@@ -19,7 +19,8 @@ class Metric:
     published: str
     ours: str
     title: str
-    higher_is_better: bool
+    higher_is_better: bool | None
+    """None where neither is."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,16 @@ class Budget:
     seeds: int = 3
     training: dict[str, Any] = field(default_factory=dict)
     task_options: dict[str, Any] = field(default_factory=dict)
+    method_options: dict[str, Any] = field(default_factory=dict)
+    """Of every method of the table."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row that is a method with options of its own."""
+
+    method: str
+    options: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,10 +68,17 @@ class Table:
     source: str
     datasets: tuple[Dataset, ...]
     methods: tuple[str, ...]
-    published_file: str
+    published_file: str | None
+    """None where the paper has only drawn its figures."""
     budgets: dict[str, dict[str, Budget]] = field(default_factory=dict)
     method_options: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Task → method → options that differ from the method's defaults."""
+    variants: dict[str, Variant] = field(default_factory=dict)
+    """Of `methods`, those that are rows of one method with several options; the others are names of methods."""
+
+    def variant(self, row: str) -> Variant:
+        """The method of a row, and its options."""
+        return self.variants.get(row, Variant(row, {}))
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
@@ -91,20 +109,23 @@ class Table:
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(checks.whole("seeds", spent.seeds if seeds is None else seeds)):
                 for method in methods or self.methods:
-                    options = self.method_options.get(task, {}).get(method)
+                    variant = self.variant(method)
+                    options = self.method_options.get(task, {}).get(method, {})
                     config = configure(
                         task,
-                        method,
+                        variant.method,
                         seed,
                         training=training,
                         task_options=spent.task_options,
-                        method_options=options,
+                        method_options=spent.method_options | options | variant.options,
                     )
                     found.append((seed, config))
         return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
     def published(self) -> dict[tuple[str, str, str], Published]:
         """(data set, metric, method) → what the paper printed."""
+        if self.published_file is None:
+            return {}
         text = resources.files("bayesattn.tables").joinpath("published", self.published_file).read_text()
         return {
             (row["dataset"], row["metric"], row["method"]): Published(

@@ -10,26 +10,27 @@ from bayesattn.tables.summary import FLOOR, Cell, Part, Row
 
 def in_terminal(part: Part) -> RichTable:
     """One data set: ours, and the paper's in brackets."""
-    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption="in brackets: the paper's")
+    caption = "in brackets: the paper's" if part.has_published else None
+    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption=caption)
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
         shown.add_column(_title(metric), justify="right")
     shown.add_column("cost\n/ mle", justify="right")
     for row in part.rows:
-        cells = [_ours(cell) + (f" ({_paper(cell)})" if cell.published else "") for cell in row.cells]
+        cells = [_ours(row, cell) + (f" ({_paper(cell)})" if cell.published else "") for cell in row.cells]
         shown.add_row(row.method, *cells, _cost(row), style="dim" if row.method == FLOOR else None)
     return shown
 
 
 def as_markdown(part: Part) -> str:
-    """One data set: ours, the paper's, the difference."""
+    """One data set: ours, and where the paper printed figures, those and the difference."""
     header = ["method"]
     for metric in part.dataset.metrics:
-        header += [_title(metric), "paper", "difference"]
+        header += [_title(metric), *(("paper", "difference") if part.has_published else ())]
     header.append("cost / mle")
     rows = []
     for row in part.rows:
-        cells = [text for cell in row.cells for text in (_ours(cell), _paper(cell), _difference(cell))]
+        cells = [text for cell in row.cells for text in _texts(row, cell, part.has_published)]
         rows.append([row.method, *cells, _cost(row)])
     lines = [
         f"### {part.dataset.label}",
@@ -44,12 +45,18 @@ def as_markdown(part: Part) -> str:
 
 
 def _title(metric: Metric) -> str:
-    return f"{metric.title} {'↑' if metric.higher_is_better else '↓'}"
+    arrow = {True: " ↑", False: " ↓", None: ""}[metric.higher_is_better]
+    return f"{metric.title}{arrow}"
 
 
-def _ours(cell: Cell) -> str:
+def _texts(row: Row, cell: Cell, with_published: bool) -> list[str]:
+    ours = _ours(row, cell)
+    return [ours, _paper(cell), _difference(cell)] if with_published else [ours]
+
+
+def _ours(row: Row, cell: Cell) -> str:
     if cell.mean is None:
-        return "not run"
+        return "" if row.seeds else "not run"
     return _figure(cell.mean) + ("" if cell.error is None else f" ± {_figure(cell.error)}")
 
 

@@ -50,15 +50,23 @@ class Part:
     spent: str
     """The budget in words."""
 
+    @property
+    def has_published(self) -> bool:
+        """Whether the paper printed any of its figures."""
+        return any(cell.published for row in self.rows for cell in row.cells)
+
 
 def summarise(table: Table, results: TableResults) -> list[Part]:
     """The table's data sets that have runs, each with a row for every method that has."""
     published = table.published()
     parts = []
     for dataset in table.datasets:
-        rows = [_row(dataset, method, results, published) for method in table.methods]
+        rows = [
+            _row(dataset, method, _runs(table, dataset, method, results), results, published)
+            for method in table.methods
+        ]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
-        runs = [run for method in table.methods for run in results.of(dataset.task, method)]
+        runs = [run for method in table.methods for run in _runs(table, dataset, method, results)]
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
@@ -69,11 +77,21 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     return parts
 
 
-def _row(dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]) -> Row:
-    runs = results.of(dataset.task, method)
+def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
+    variant = table.variant(method)
+    return results.of(dataset.task, variant.method, variant.options)
+
+
+def _row(
+    dataset: Dataset,
+    method: str,
+    runs: list[dict[str, Any]],
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Row:
     cells = tuple(
         _cell(
-            [run["metrics"][metric.ours] for run in runs],
+            [run["metrics"][metric.ours] for run in runs if metric.ours in run["metrics"]],
             published.get((dataset.label, metric.published, method)),
         )
         for metric in dataset.metrics
@@ -102,7 +120,8 @@ def _spent(runs: list[dict[str, Any]]) -> str:
 
     counts: dict[str, int] = {}
     for run in runs:
-        counts[run["config"]["method"]] = counts.get(run["config"]["method"], 0) + 1
+        cell = repr((run["config"]["method"], run["config"]["method_options"]))
+        counts[cell] = counts.get(cell, 0) + 1
     training = [run["config"]["training"] for run in runs]
     words = [
         f"{span([each['epochs'] for each in training])} epochs",

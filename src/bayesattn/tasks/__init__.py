@@ -1,7 +1,7 @@
 """Data + model + likelihood + metrics, one file per task."""
 
-from bayesattn.tasks import digits, mnist, pos, toy
+from bayesattn.tasks import digits, mnist, nvae, pos, toy
 from bayesattn.tasks.base import Evaluation, Splits, Task, Training
 from bayesattn.tasks.registered import TASKS
 
-__all__ = ["TASKS", "Evaluation", "Splits", "Task", "Training", "digits", "mnist", "pos", "toy"]
+__all__ = ["TASKS", "Evaluation", "Splits", "Task", "Training", "digits", "mnist", "nvae", "pos", "toy"]

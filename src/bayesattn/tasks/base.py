@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -18,7 +18,14 @@ Examples = tuple[Tensor, ...]
 """Tensors with the examples first; the last one is what is to be predicted."""
 
 Predictor = Callable[[Any], Any]
-"""Inputs → a `Prediction` of the task's likelihood."""
+"""Inputs → a `Prediction` of the task's likelihood. That of a run `HasModels`."""
+
+
+@runtime_checkable
+class HasModels(Protocol):
+    """The fitted models themselves, for tasks that do more with them than predict."""
+
+    models: list[nn.Module]
 
 
 @dataclass(frozen=True)
