@@ -53,7 +53,7 @@ add(
         methods=("t", "vt", *VTS, *VTP, *NVAE),
         published_file=None,
         budgets={"small": {TASK: SMALL}},
-        method_options={TASK: {row: START for row in ("vt", *VTS, *VTP, *NVAE)}},
+        method_options={TASK: dict.fromkeys(("vt", *VTS, *VTP, *NVAE), START)},
         variants=NVAE | VTS | VTP,
     )
 )
