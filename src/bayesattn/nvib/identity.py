@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,7 +61,7 @@ def identity(
 
 def _measure(
     model: nn.Module,
-    attentions: list[ReadsLatent],
+    attentions: Sequence[ReadsLatent],
     batches: Iterable[Any],
     forward: Callable[[Any], Any],
 ) -> None:
