@@ -7,7 +7,7 @@ from bayesattn.tables.registered import add
 
 TASK = "nvae-wikitext2"
 
-NVAE = {f"nvae-{delta:g}": Variant("nvae", {"delta": delta}) for delta in (1.0, 0.3, 0.1, 0.03)}
+NVAE = {f"nvae-{delta:g}": Variant("nvae", {"delta": delta}) for delta in (0.3, 0.2, 0.1, 0.03)}
 VTS = {f"vts-{dropped:g}": Variant("vts", {"dropped": dropped}) for dropped in (0.25, 0.5, 0.75, 0.9)}
 VTP = {f"vtp-{pooling}": Variant("vtp", {"pooling": pooling}) for pooling in ("mean", "max")}
 
