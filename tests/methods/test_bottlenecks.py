@@ -70,6 +70,7 @@ def test_a_larger_delta_makes_more_pseudo_counts_cheap() -> None:
         assert math.isfinite(kl[-better])
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_messages() -> None:
     with pytest.raises(ValueError, match="for tasks whose model is an autoencoder"):
         METHODS.create("vt", GaussianOptions()).build(TASKS.create("toy-m1"))

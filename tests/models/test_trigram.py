@@ -47,7 +47,7 @@ def test_perplexity_counts_tokens_and_not_padding() -> None:
     log_prob = model.log_prob(TEXTS[:1])
     assert log_prob[0, 3] == 0
     assert model.perplexity(TEXTS[:1]) == pytest.approx(math.exp(-log_prob.sum().item() / 3))
-    assert model.perplexity(TEXTS) < model.perplexity(TEXTS.flip(1).roll(-1, 1).clamp_min(1)) < 9.5
+    assert model.perplexity(TEXTS) < 3 < model.perplexity(TEXTS.flip(1).clamp_min(1))
 
 
 def test_messages() -> None:

@@ -40,7 +40,7 @@ class Copier(Autoencoder):
 def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
     monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path))
     words = Wordpieces.trained(toy_sentences(300), 120)
-    return Writer(Copier(len(words), LONGEST + 1, NoBottleneck(), dim=4), words)
+    return Writer(Copier(len(words), LONGEST + 1, NoBottleneck(), dim=4, words=words.digest), words)
 
 
 def test_a_perfect_copy_has_all_the_bleu(writer: Writer) -> None:
@@ -104,6 +104,12 @@ def test_a_run_from_training_to_figures_and_loaded_again(method: str, tmp_path: 
     writer = Writer(model, loaded.task.words())  # pyright: ignore
     tokens = loaded.task.load().test[0][:10]
     assert reconstruction(writer, tokens)[0]["bleu"] == pytest.approx(metrics["bleu"])
+
+
+def test_a_model_with_other_words_is_refused(writer: Writer) -> None:
+    others = Wordpieces.trained(toy_sentences(300), 100)
+    with pytest.raises(ValueError, match="was trained on other wordpieces than those in the cache"):
+        Writer(writer.model, others)
 
 
 def test_other_methods_than_one_autoencoder_are_refused(tmp_path: Path) -> None:

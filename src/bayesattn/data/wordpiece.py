@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Iterable, Sequence
 
@@ -40,16 +41,29 @@ class Wordpieces:
         for text in texts:
             digest.update(text.encode() + b"\n")
         path = cache_folder() / f"wordpieces-{digest.hexdigest()[:16]}.json"
-        if path.exists():
-            return cls(Tokenizer.from_file(str(path)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # ties are broken at random when pieces are trained: of several processes, all must use what the first one got
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                write_atomically(path, cls._train(texts, size).to_str())
+        return cls(Tokenizer.from_file(str(path)))
+
+    @staticmethod
+    def _train(texts: Sequence[str], size: int) -> Tokenizer:
         tokenizer = Tokenizer(WordPiece(unk_token=SPECIAL[UNK]))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
         trainer = WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
         tokenizer.train_from_iterator(texts, trainer)
-        write_atomically(path, tokenizer.to_str())
-        return cls(tokenizer)
+        return tokenizer
+
+    @property
+    def digest(self) -> int:
+        """A number that tells these pieces from others, to be kept with a model that was trained on their ids."""
+        names = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
+        return int.from_bytes(hashlib.sha256(repr(names).encode()).digest()[:7], "big")
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()

@@ -72,6 +72,7 @@ class Autoencoder(nn.Module):
         bottleneck: see `models/t.py`, `vt.py`, `vtp.py`, `vts.py`, `nvae.py`.
         dim, depth, heads, feedforward, dropout: of the transformer; `feedforward` is 4 dim by default.
         pad, start, end: special tokens. Padding comes last.
+        words: a number that tells which words the tokens stand for; it is kept with the weights.
 
     >>> import torch
     >>> from bayesattn.models.t import NoBottleneck
@@ -83,6 +84,7 @@ class Autoencoder(nn.Module):
     """
 
     positions: Tensor
+    words: Tensor
 
     def __init__(
         self,
@@ -98,6 +100,7 @@ class Autoencoder(nn.Module):
         pad: int = 0,
         start: int = 2,
         end: int = 3,
+        words: int = 0,
     ):
         super().__init__()
         sizes = {"vocabulary": vocabulary, "max_len": max_len, "dim": dim, "depth": depth, "heads": heads}
@@ -110,6 +113,7 @@ class Autoencoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.dropout = nn.Dropout(dropout)
         self.register_buffer("positions", sinusoids(max_len, dim), persistent=False)
+        self.register_buffer("words", torch.tensor(words))
         width = 4 * dim if feedforward is None else checks.whole("feedforward", feedforward)
         encoder_layer = nn.TransformerEncoderLayer(dim, heads, width, dropout, batch_first=True)
         self.encoder = nn.TransformerEncoder(encoder_layer, depth, enable_nested_tensor=False)

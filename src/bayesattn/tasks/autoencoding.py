@@ -28,6 +28,13 @@ class Writer:
     model: Autoencoder
     words: Wordpieces
 
+    def __post_init__(self) -> None:
+        if int(self.model.words) != self.words.digest:
+            raise ValueError(
+                "The autoencoder was trained on other wordpieces than those in the cache, which are trained anew when they are missing, "
+                "and then differ: put its wordpieces-*.json back into the cache, or train it again."
+            )
+
     @torch.no_grad()
     def encode(self, tokens: Int[Tensor, "texts length"]) -> Memory:
         """What the bottleneck leaves of texts; the point estimate."""
@@ -111,7 +118,7 @@ def interpolation(
 
 
 def generation(
-    writer: Writer, lengths: Int[Tensor, " texts"], tokens: Int[Tensor, "texts length"], language: Trigram
+    writer: Writer, lengths: Int[Tensor, " texts"], tokens: Int[Tensor, "real length"], language: Trigram
 ) -> tuple[dict[str, float], list[str]]:
     """Texts from the prior: their perplexity to a model of real texts (forward), that of real texts to a model of them (reverse)."""
     texts = writer.generate(lengths)

@@ -73,9 +73,9 @@ class AutoencodingTask(Task):
         return self.sentences()[0]
 
     def build(self, dropout: float) -> nn.Module:
-        options = self.options
+        options, words = self.options, self.words()
         return Autoencoder(
-            len(self.words()),
+            len(words),
             LONGEST + 1,
             NoBottleneck(),
             dim=options.hidden,
@@ -83,6 +83,7 @@ class AutoencodingTask(Task):
             heads=options.heads,
             feedforward=options.feedforward,
             dropout=dropout,
+            words=words.digest,
         )
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
