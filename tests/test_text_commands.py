@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def printed(function, command) -> str:  # type: ignore[no-untyped-def]
     out = io.StringIO()
-    function(command, Console(file=out, width=200))
+    function(command, Console(file=out, width=1000))
     return out.getvalue()
 
 
