@@ -7,14 +7,20 @@ forward, loss with the KL, backward, Adam. No dropout: torch's own attention the
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import nn
 
 import bayesattn as ba
+from bayesattn.runs.single import commit
 
 LIMIT = 1.3
 
@@ -54,7 +60,18 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=40.0, help="for each of the cases")
+    parser.add_argument("--output", type=Path, default=Path("results/nvib_benchmark.json"))
     options = parser.parse_args()
+    report = {
+        "command": "python " + " ".join(sys.argv),
+        "commit": commit(),
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors",
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "limit": LIMIT,
+        "load_before": os.getloadavg()[0],
+        "cases": {},
+    }
     torch.manual_seed(0)
     x = torch.randn(options.batch, options.tokens, options.dim)
     cases = {
@@ -75,10 +92,20 @@ def main() -> None:
             times.append((plain(), nvib()))
         before, after = (statistics.median(column) for column in zip(*times, strict=True))
         ratio = after / before
+        report["cases"][name] = {
+            "plain_milliseconds": round(1e3 * before, 1),
+            "nvib_milliseconds": round(1e3 * after, 1),
+            "ratio": round(ratio, 3),
+            "steps": len(times),
+        }
         verdict = "within" if ratio <= LIMIT else "above"
         print(
             f"{name:32} plain {1e3 * before:7.1f} ms, NVIB {1e3 * after:7.1f} ms, ratio {ratio:.3f} ({verdict} {LIMIT}), {len(times)} steps"
         )
+    report["load_after"] = os.getloadavg()[0]
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"Kept in {options.output}.")
 
 
 if __name__ == "__main__":

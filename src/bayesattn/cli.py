@@ -20,7 +20,7 @@ def _run(arguments: list[str]) -> None:
     import tyro
     from rich.console import Console
 
-    from bayesattn import commands
+    from bayesattn import commands, text_commands
     from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
@@ -34,6 +34,9 @@ def _run(arguments: list[str]) -> None:
         "render": commands.RenderCommand,
         "report": commands.ReportCommand,
         "align": AlignCommand,
+        "interpolate": text_commands.InterpolateCommand,
+        "sample": text_commands.SampleCommand,
+        "figures": text_commands.FiguresCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -55,6 +58,12 @@ def _run(arguments: list[str]) -> None:
             commands.write_report(options, console)
         elif isinstance(options, AlignCommand):
             draw_alignment(options, console)
+        elif isinstance(options, text_commands.InterpolateCommand):
+            text_commands.interpolate(options, console)
+        elif isinstance(options, text_commands.SampleCommand):
+            text_commands.sample(options, console)
+        elif isinstance(options, text_commands.FiguresCommand):
+            text_commands.draw_figures(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

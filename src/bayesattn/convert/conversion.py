@@ -9,6 +9,7 @@ from torch import nn
 from bayesattn.convert.adapter import Adapter
 from bayesattn.convert.geometric import GeometricAdapter
 from bayesattn.convert.huggingface import HuggingFaceAdapter
+from bayesattn.convert.huggingface_nvib import HuggingFaceNVIBAdapter
 from bayesattn.convert.nvib import NVIBAdapter
 from bayesattn.convert.selection import Where, select
 from bayesattn.convert.timm import TimmAdapter
@@ -18,7 +19,14 @@ from bayesattn.posteriors import Posterior
 
 Model = TypeVar("Model", bound=nn.Module)
 
-ADAPTERS: list[Adapter] = [TorchAdapter(), NVIBAdapter(), HuggingFaceAdapter(), TimmAdapter(), GeometricAdapter()]
+ADAPTERS: list[Adapter] = [
+    TorchAdapter(),
+    NVIBAdapter(),
+    HuggingFaceAdapter(),
+    HuggingFaceNVIBAdapter(),
+    TimmAdapter(),
+    GeometricAdapter(),
+]
 
 
 def convert(model: Model, posterior: Posterior | NVIB, where: Where = None) -> Model:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
 from bayesattn.convert import interface
-from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import attach_posterior, change_class, restore_class
 from bayesattn.convert.supported import supported
 from bayesattn.posteriors import Posterior
@@ -20,6 +21,8 @@ _HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 _HEAD_DIMS = ("head_dim", "attention_head_size", "key_value_proj_dim", "qk_head_dim")
 _OTHER_STATES = ("key_value_states", "encoder_hidden_states")
 _HOOK = "_bayesattn_padding_hook"
+_CROSS = re.compile("cross|encoder_attn|EncDec")
+"""What attribute names of cross-attention have in them; nothing else tells it from self-attention before it runs."""
 
 
 class HuggingFaceAdapter(Adapter):
@@ -31,9 +34,17 @@ class HuggingFaceAdapter(Adapter):
 
     name = "Hugging Face transformers"
 
+    @property
+    def mixin(self) -> type[Converted]:
+        """What a converted layer's class begins with."""
+        return Attending
+
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         layers = _attention_layers(model)
-        return {name: layer for name, layer in layers.items() if not _is_converted(layer) and _sizes(layer)}
+        return {name: layer for name, layer in layers.items() if not is_converted(layer) and sizes(layer)}
+
+    def roles(self, model: nn.Module) -> dict[str, Role]:
+        return {name: "cross" if _CROSS.search(name.rpartition("layer")[2]) else "self" for name in self.find(model)}
 
     def unsupported(self, model: nn.Module) -> dict[str, str]:
         known = ", ".join(architecture.name for architecture in supported("transformers"))
@@ -43,33 +54,38 @@ class HuggingFaceAdapter(Adapter):
             if not part._can_set_attn_implementation()
         }
         for name, layer in _attention_layers(model).items():
-            if not _is_converted(layer) and _sizes(layer) is None:
+            if not is_converted(layer) and sizes(layer) is None:
                 reasons[name] = f"{type(layer).__name__} does not say how many heads it has, and of what size"
         return reasons
 
     def find_converted(self, model: nn.Module) -> dict[str, nn.Module]:
-        return {name: module for name, module in model.named_modules() if _is_converted(module)}
+        return {name: module for name, module in model.named_modules() if isinstance(module, self.mixin)}
 
-    def convert_layer(self, layer: nn.Module, posterior: Posterior) -> None:
-        heads, head_dim = _sizes(layer)  # pyright: ignore[reportGeneralTypeIssues]
-        attach_posterior(layer, posterior, num_heads=heads, head_dim=head_dim)
+    def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
+        self.attach(layer, posterior)
         names = list(inspect.signature(layer.forward).parameters)
         layer.__dict__["passage"] = interface.Passage(names)
-        change_class(layer, _Converted)
+        change_class(layer, self.mixin)
+
+    def attach(self, layer: nn.Module, posterior: Any) -> None:
+        """Give a layer its own copy of what it is converted to."""
+        heads, head_dim = sizes(layer)  # pyright: ignore[reportGeneralTypeIssues]
+        attach_posterior(layer, posterior, num_heads=heads, head_dim=head_dim)
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
-        del layer.__dict__["passage"], layer.posterior
+        del layer.__dict__["passage"]
+        delattr(layer, self.mixin.part)
 
     def after_conversion(self, model: nn.Module) -> None:
         for root in _roots(model):
-            converted = self.find_converted(root)
+            converted = {name: module for name, module in root.named_modules() if isinstance(module, Converted)}
             if not converted:
                 continue
             interface.register()
             _own_config(root)
             root.config.bayesattn = {
-                "layers": {name: layer.posterior.config() for name, layer in converted.items()}  # pyright: ignore
+                "layers": {name: getattr(layer, layer.part).config() for name, layer in converted.items()}
             }
             for part in _configured(root):
                 part.__dict__.setdefault(interface.BEFORE, part.config._attn_implementation)
@@ -91,24 +107,35 @@ class HuggingFaceAdapter(Adapter):
                     part.__dict__.pop(_HOOK).remove()
 
 
-class _Converted(nn.Module):
+class Converted(nn.Module):
     """Put before an attention layer's class: its forward, and proof that it went through our attention."""
 
-    posterior: Posterior
     config: Any
+    part: ClassVar[str]
+    """The attribute that holds what the layer was converted to."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         passage: interface.Passage = self.__dict__["passage"]
         passage.reached = False
         given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
-        passage.is_cross_attention = any(given.get(name) is not None for name in _OTHER_STATES)
+        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
+        passage.is_cross_attention = bool(others)
+        passage.states = others[0] if others else given.get("hidden_states")
         output = super().forward(*args, **kwargs)
+        passage.states = None
         if not passage.reached:
             raise RuntimeError(
                 f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
                 f"{self.config._attn_implementation!r}, not {interface.NAME!r}. Call set_attn_implementation before ba.convert, not after."
             )
         return output
+
+
+class Attending(Converted):
+    """A layer whose weights have a posterior."""
+
+    part = "posterior"
+    posterior: Posterior
 
 
 def _pretrained_class() -> type | None:
@@ -136,7 +163,7 @@ def _attention_layers(model: nn.Module) -> dict[str, nn.Module]:
         name: module
         for part_name, part in _pretrained_models(model).items()
         for name, module in part.named_modules(prefix=part_name)
-        if _is_converted(module) or (_uses_interface(type(module)) and hasattr(module, "config"))
+        if is_converted(module) or (_uses_interface(type(module)) and hasattr(module, "config"))
     }
 
 
@@ -147,11 +174,12 @@ def _uses_interface(cls: type[nn.Module]) -> bool:
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
 
 
-def _is_converted(module: nn.Module) -> bool:
-    return isinstance(module, _Converted)
+def is_converted(module: nn.Module) -> bool:
+    """Whether the layer is one of ours."""
+    return isinstance(module, Converted)
 
 
-def _sizes(layer: nn.Module) -> tuple[int, int] | None:
+def sizes(layer: nn.Module) -> tuple[int, int] | None:
     """Heads and head size of an attention layer, which transformers' classes keep under different names."""
     heads, head_dim = (
         next((size for name in names for owner in (layer, layer.config) if (size := getattr(owner, name, None))), None)
@@ -164,8 +192,8 @@ def _configured(root: Any) -> list[Any]:
     """The parts of a model whose config decides about converted layers: those layers, their siblings, and the models around them."""
     models = list(_pretrained_models(root).values())
     layers = list(_attention_layers(root).values())
-    deciding = {id(layer.config) for layer in layers if _is_converted(layer)}
-    deciding |= {id(part.config) for part in models if any(_is_converted(module) for module in part.modules())}
+    deciding = {id(layer.config) for layer in layers if is_converted(layer)}
+    deciding |= {id(part.config) for part in models if any(is_converted(module) for module in part.modules())}
     return [part for part in [*models, *layers] if id(part.config) in deciding]
 
 
@@ -187,5 +215,5 @@ def _pass_on_query_padding(model: nn.Module, args: tuple[Any, ...], kwargs: dict
     mask = given.get("attention_mask")
     padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
     for module in model.modules():
-        if _is_converted(module):
+        if is_converted(module):
             module.__dict__["passage"].query_padding = padding

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from bayesattn.attention import attend, attend_scores
+from bayesattn.convert.latent import read_latent
 from bayesattn.latents import kl_is_wanted
+from bayesattn.nvib.projected import ReadsLatent
 
 NAME = "bayesattn"
 """`config._attn_implementation` of a converted model."""
@@ -49,6 +51,8 @@ class Passage:
         self.reached = False
         self.is_cross_attention = False
         self.query_padding: Tensor | None = None
+        self.states: Tensor | None = None
+        """What keys and values are made of."""
 
 
 def register() -> None:
@@ -85,6 +89,12 @@ def attention(
     if is_causal is None:
         is_causal = bool(getattr(module, "is_causal", True))
     is_causal = is_causal and attention_mask is None and query.shape[2] > 1
+    wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
+    if isinstance(module, ReadsLatent):
+        output, weights = read_latent(
+            module, passage.states, query, key, attention_mask, is_causal, dropout, need_weights=bool(wants_weights)
+        )
+        return output.transpose(1, 2).contiguous(), weights
     query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
     mask = _with_bias(attention_mask, position_bias)
     if softcap is None:
@@ -101,7 +111,6 @@ def attention(
             enable_gqa=True,
             query_mask=query_mask,
         )
-        wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
         output, weights = call(need_weights=True) if wants_weights else (call(), None)
     else:
         groups = query.shape[1] // key.shape[1]

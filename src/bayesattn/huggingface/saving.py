@@ -51,7 +51,7 @@ def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:
         path, config=config, output_loading_info=True, **kwargs
     )
     model.__class__ = concrete
-    missing = sorted(key for key in info["missing_keys"] if ".posterior." in key)
+    missing = sorted(key for key in info["missing_keys"] if ".posterior." in key or ".nvib." in key)
     if missing:
         raise ValueError(
             f"{str(path)!r} lacks {len(missing)} parameters of its posteriors, the first is {missing[0]!r}: it was saved after the "

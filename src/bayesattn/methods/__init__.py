@@ -1,7 +1,19 @@
 """Name → how to make a task's model Bayesian, train it, predict with it."""
 
-from bayesattn.methods import baselines, latent_alignment, variational_attention
+from bayesattn.methods import (
+    baselines,
+    bottlenecks,
+    latent_alignment,
+    variational_attention,
+)
 from bayesattn.methods.base import Method
 from bayesattn.methods.registered import METHODS
 
-__all__ = ["METHODS", "Method", "baselines", "latent_alignment", "variational_attention"]
+__all__ = [
+    "METHODS",
+    "Method",
+    "baselines",
+    "bottlenecks",
+    "latent_alignment",
+    "variational_attention",
+]

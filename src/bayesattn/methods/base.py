@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bayesattn.annotations import Float
 from bayesattn.latents import Latents
 from bayesattn.objective import Elbo, elbo
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
 from bayesattn.tasks.base import Examples, Task
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.moments import Moments
-from bayesattn.nvib.multihead import DenoisingMultiheadAttention
+from bayesattn.nvib.projected import ReadsLatent
 
 
 def identity(
@@ -36,7 +37,8 @@ def identity(
         tau_sigma: uncertainty of the vectors, in standard deviations of the prior; 0 is none.
         tau_alpha: trust in the vectors against the prior, in standard deviations of log α. At 10 hardly anything goes to the prior;
             lower it, below 0 too, to regularise.
-        forward: how to run the model on a batch, by default `model(batch)`.
+        forward: how to run the model on a batch; by default `model(batch)`, or `model(**batch)` if the batch is a mapping, as a
+            tokenizer's.
 
     >>> import torch, bayesattn as ba
     >>> model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, batch_first=True), 2).eval()
@@ -46,24 +48,20 @@ def identity(
     >>> torch.allclose(model(x), before, atol=1e-3)
     True
     """
-    attentions = [
-        module
-        for module in model.modules()
-        if isinstance(module, DenoisingMultiheadAttention) and module.nvib is not None
-    ]
+    attentions = [module for module in model.modules() if isinstance(module, ReadsLatent) and module.nvib is not None]
     if not attentions:
         raise ValueError(
             f'{type(model).__name__} has no NVIB layer in its attention: ba.convert(model, ba.nvib.NVIB(alpha="quadratic")) first.'
         )
     if batches is not None:
-        _measure(model, attentions, batches, forward or model)
+        _measure(model, attentions, batches, forward or partial(_forward, model))
     for attention in attentions:
         _nvib_of(attention).set_identity(tau_mu, tau_sigma, tau_alpha)
 
 
 def _measure(
     model: nn.Module,
-    attentions: list[DenoisingMultiheadAttention],
+    attentions: Sequence[ReadsLatent],
     batches: Iterable[Any],
     forward: Callable[[Any], Any],
 ) -> None:
@@ -85,6 +83,10 @@ def _measure(
         moments.to_prior(_nvib_of(attention).prior)
 
 
-def _nvib_of(attention: DenoisingMultiheadAttention) -> NVIB:
+def _forward(model: nn.Module, batch: Any) -> Any:
+    return model(**batch) if isinstance(batch, Mapping) else model(batch)
+
+
+def _nvib_of(attention: ReadsLatent) -> NVIB:
     assert attention.nvib is not None, "only attention with an NVIB is chosen"
     return attention.nvib

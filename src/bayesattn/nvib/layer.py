@@ -97,7 +97,7 @@ class NVIB(Configurable, nn.Module):
     def bind(self, *, dim: int, num_heads: int) -> NVIB:
         """A copy with fresh parameters for one layer."""
         if self.dim not in (None, dim):
-            raise ValueError(f"This NVIB has dim=dim, the layer {dim}: leave dim out to make a template.")
+            raise ValueError(f"This NVIB has dim={self.dim}, the layer {dim}: leave dim out to make a template.")
         bound = copy.deepcopy(self)
         bound.num_heads, bound.dim = checks.whole("num_heads", num_heads), checks.whole("dim", dim)
         bound._make_parameters(dim)

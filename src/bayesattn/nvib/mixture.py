@@ -75,6 +75,20 @@ class Mixture:
             torch.cat([self.mask, other.mask], 1),
         )
 
+    def interpolate(self, other: Mixture, tau: float) -> Mixture:
+        """The components of both, with a share 1 - τ of the weight for these and τ for the others."""
+        shares = ((self, 1.0 - tau), (other, tau))
+        one, two = (
+            Mixture(
+                each.mean,
+                each.log_variance,
+                each.log_weight_or_zero.log_softmax(-1) + (math.log(share) if share > 0 else -math.inf),
+                each.mask,
+            )
+            for each, share in shares
+        )
+        return one.append(two)
+
     def _repeated(self, kappa: int) -> Mixture:
         return Mixture(
             self.mean.repeat_interleave(kappa, 1),

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bayesattn.annotations import Float
 from bayesattn.nn.multihead import additive_mask, is_padding
-from bayesattn.nvib.attention import Compat, attend_points, check_compat, denoising_attention, key_bias
+from bayesattn.nvib.attention import Compat, check_compat
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.mixture import Mixture
-from bayesattn.nvib.moments import Moments
-from bayesattn.precision import to_compute
+from bayesattn.nvib.projected import Projections, ReadsLatent, mask_of_components
 
 
 class DecodingCache:
@@ -24,7 +21,7 @@ class DecodingCache:
         self.mixture: Mixture | None = None
 
 
-class DenoisingMultiheadAttention(nn.MultiheadAttention):
+class DenoisingMultiheadAttention(ReadsLatent, nn.MultiheadAttention):
     """`torch.nn.MultiheadAttention` over the latent mixture of an NVIB layer: same arguments, masks and weights.
 
     Keys and values are both the latent: `key` is either vectors, which this module's own `nvib` turns into one, or a `Mixture` that was
@@ -44,10 +41,6 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
     >>> output.shape, weights.shape
     (torch.Size([2, 5, 16]), torch.Size([2, 5, 6]))
     """
-
-    nvib: NVIB | None
-    moments: Moments | None
-    """While it is set, attention is the ordinary one and the keys are measured; see `identity`."""
 
     def __init__(
         self,
@@ -113,13 +106,11 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
             attn_mask = self._future(key, cache, query)
         mask = None if attn_mask is None else self._of_components(attn_mask, query, latent)
         dropout_p = self.dropout if self.training else 0.0
-        weights = None
-        if latent.log_variance is None:
-            output = self._attend_points(query, latent, mask, dropout_p)
-            if need_weights:
-                weights = self._attend_in_latent_space(query, latent, mask)[1]
-        else:
-            output, weights = self._attend_in_latent_space(query, latent, mask, dropout_p)
+        of_query, projections = self._split()
+        heads = F.linear(query, *of_query).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        output, weights = projections.attend(
+            heads, latent, mask, dropout_p=dropout_p, compat=self.compat, need_weights=need_weights
+        )
         output = self.out_proj(output.transpose(1, 2).flatten(2))
         shown = (weights.mean(1) if average_attn_weights else weights) if need_weights and weights is not None else None
         if not batched:
@@ -177,44 +168,13 @@ class DenoisingMultiheadAttention(nn.MultiheadAttention):
                 f"{self.num_heads} heads and a latent of {components} components, the prior's among them; got {tuple(attn_mask.shape)}."
             )
         mask = attn_mask.view(-1, self.num_heads if attn_mask.dim() == 3 else 1, *attn_mask.shape[-2:])
-        mask = F.pad(additive_mask("attn_mask", mask, query.dtype), (prior, 0))
-        return mask if components == columns else mask.repeat_interleave(components // columns, -1)
+        return mask_of_components(additive_mask("attn_mask", mask, query.dtype), latent, bool(prior))
 
-    def _projections(self) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor | None, ...]]:
+    def _split(self) -> tuple[tuple[Tensor, Tensor | None], Projections]:
+        """Weight and bias of the queries, and the projections of keys and values."""
         biases = (None, None, None) if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        first, second, third = self.in_proj_weight.chunk(3)
-        return (first, second, third), biases
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-
-    def _attend_points(self, query: Tensor, latent: Mixture, mask: Tensor | None, dropout_p: float) -> Tensor:
-        """Points: project the points to keys and values, and attend with a bias on the keys."""
-        points = latent.mean.to(query.dtype)
-        weights, biases = self._projections()
-        q, k, v = (
-            self._heads(F.linear(x, w, b)) for x, w, b in zip((query, points, points), weights, biases, strict=True)
-        )
-        rounded = Mixture(points, None, latent.log_weight, latent.mask)
-        return attend_points(q, k, v, key_bias(rounded, math.sqrt(self.head_dim)), mask, dropout_p)
-
-    def _attend_in_latent_space(
-        self, query: Tensor, latent: Mixture, mask: Tensor | None, dropout_p: float = 0.0
-    ) -> tuple[Tensor, Tensor]:
-        """Gaussians: take the queries through the keys' projection into the latent's space, and the result through the values'."""
-        (to_query, to_key, to_value), biases = self._projections()
-        q = self._heads(F.linear(query, to_query, biases[0]))
-        with torch.autocast(query.device.type, enabled=False):
-            of_heads = (self.num_heads, self.head_dim, self.embed_dim)
-            # the key's bias is left out: it adds the same to all components
-            u = to_compute(q) @ to_compute(to_key).view(of_heads)
-            mixed, weights = denoising_attention(
-                u, latent, mask, head_dim=self.head_dim, compat=self.compat, dropout_p=dropout_p
-            )
-            output = mixed @ to_compute(to_value).view(of_heads).transpose(-2, -1)
-            if biases[2] is not None:
-                output = output + to_compute(biases[2]).view(self.num_heads, 1, self.head_dim)
-        return output.to(self.out_proj.weight.dtype), weights
+        to_query, to_key, to_value = self.in_proj_weight.chunk(3)
+        return (to_query, biases[0]), Projections(self.num_heads, to_key, biases[1], to_value, biases[2])
 
 
 def _same(key: Tensor | Mixture, value: Tensor | Mixture) -> bool:

@@ -36,7 +36,7 @@ def reliability(
         axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
     axes.set(xlabel="confidence", ylabel="accuracy", title="Reliability", xlim=(0, 1.01), ylim=(0, 1.01))
     axes.legend(frameon=False)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def entropy_in_and_out(
@@ -53,7 +53,7 @@ def entropy_in_and_out(
         axes.set(title=name, xlabel="entropy (nats)")
     panels[0][0].set_ylabel("density")
     panels[0][-1].legend(frameon=False, fontsize="small")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def against_level(
@@ -76,7 +76,7 @@ def against_level(
     axes.set_xticks(places, [f"{level:g}" for level in levels])
     axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
     axes.legend(frameon=False, fontsize="small")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def alignments(
@@ -97,10 +97,10 @@ def alignments(
         panel.set_xticks(range(len(source)), source, rotation=90)
         panel.set_yticks(range(len(target)), target)
         panel.tick_params(length=0, labelsize="small")
-    return _save(figure, path)
+    return save(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     """Write whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")

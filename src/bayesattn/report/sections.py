@@ -51,7 +51,7 @@ def table(part: Part) -> Section:
                 shown
                 for cell in row.cells
                 for shown in (
-                    ("ours", ours(cell)),
+                    ("ours", ours(row, cell)),
                     ("paper", paper(cell)),
                     (
                         "difference",

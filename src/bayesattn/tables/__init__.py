@@ -3,10 +3,11 @@
 from bayesattn.tables import (
     bam,
     bam_glue,
+    nvae,
     thesis,
     translation,
 )
-from bayesattn.tables.base import Budget, Dataset, Metric, Table
+from bayesattn.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.tables.registered import TABLES
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "Dataset",
     "Metric",
     "Table",
+    "Variant",
     "bam",
     "bam_glue",
+    "nvae",
     "thesis",
     "translation",
 ]

@@ -19,7 +19,8 @@ class Metric:
     published: str
     ours: str
     title: str
-    higher_is_better: bool
+    higher_is_better: bool | None
+    """None where neither is."""
     relative_to: str | None = None
     """A method: figures, ours and the paper's, are given as ratios to those of this method."""
     scale: float = 1.0
@@ -49,6 +50,14 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """A row that is a method with options of its own."""
+
+    method: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Published:
     """A printed figure and its printed standard deviation."""
 
@@ -72,6 +81,12 @@ class Table:
     """Task → method → options that differ from the method's defaults."""
     reference: str = "mle"
     """The method whose cost the others' is given as a ratio to."""
+    variants: dict[str, Variant] = field(default_factory=dict)
+    """Of `methods`, those that are rows of one method with several options; the others are names of methods."""
+
+    def variant(self, row: str) -> Variant:
+        """The method of a row, and its options."""
+        return self.variants.get(row, Variant(row, {}))
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
@@ -108,14 +123,15 @@ class Table:
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
                 for method in methods or self.methods:
+                    variant = self.variant(method)
                     options = self.method_options.get(task, {}).get(method, {}) | spent.method_options.get(method, {})
                     config = configure(
                         task,
-                        method,
+                        variant.method,
                         seed,
                         training=training,
                         task_options=spent.task_options,
-                        method_options=options,
+                        method_options=options | variant.options,
                     )
                     found.append((seed, config))
         return [config for _, config in sorted(found, key=lambda pair: pair[0])]

@@ -36,9 +36,10 @@ class TableResults:
     floors: dict[str, dict[str, float]]
     runs: list[dict[str, Any]]
 
-    def of(self, task: str, method: str) -> list[dict[str, Any]]:
-        """The runs of one cell, one for each seed."""
-        return [run for run in self.runs if (run["config"]["task"], run["config"]["method"]) == (task, method)]
+    def of(self, task: str, method: str, options: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The runs of one cell, one for each seed; of those of a method, the ones with these options."""
+        runs = [run for run in self.runs if (run["config"]["task"], run["config"]["method"]) == (task, method)]
+        return [run for run in runs if (options or {}).items() <= run["config"]["method_options"].items()]
 
     def by_name(self) -> dict[str, dict[str, Any]]:
         """The runs by the names of their configs."""

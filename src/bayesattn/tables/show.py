@@ -10,29 +10,30 @@ from bayesattn.tables.summary import FLOOR, Cell, Part, Row
 
 def in_terminal(part: Part) -> RichTable:
     """One data set: ours, and the paper's in brackets."""
-    caption = "in brackets: the paper's" + ("" if part.dataset.beside is None else f" on {part.dataset.beside}")
+    where = "" if part.dataset.beside is None else f" on {part.dataset.beside}"
+    caption = f"in brackets: the paper's{where}" if part.has_published else None
     shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption=caption)
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
         shown.add_column(title(metric), justify="right")
     shown.add_column(f"cost\n/ {part.reference}", justify="right")
     for row in part.rows:
-        cells = [ours(cell) + (f" ({paper(cell)})" if cell.published else "") for cell in row.cells]
+        cells = [ours(row, cell) + (f" ({paper(cell)})" if cell.published else "") for cell in row.cells]
         shown.add_row(row.method, *cells, _cost(row), style="dim" if row.method == FLOOR else None)
     return shown
 
 
 def as_markdown(part: Part) -> str:
-    """One data set: ours, the paper's, the difference."""
+    """One data set: ours, and where the paper printed figures, those and the difference."""
     header = ["method"]
     beside = part.dataset.beside
     for metric in part.dataset.metrics:
-        header += [title(metric), *(["paper", "difference"] if beside is None else [f"paper on {beside}"])]
+        header += [title(metric), *_published_columns(part)]
     header.append(f"cost / {part.reference}")
     rows = []
     for row in part.rows:
-        cells = [(ours(cell), paper(cell), *([difference(cell)] if beside is None else [])) for cell in row.cells]
-        rows.append([row.method, *(text for cell in cells for text in cell), _cost(row)])
+        cells = [text for cell in row.cells for text in _texts(part, row, cell)]
+        rows.append([row.method, *cells, _cost(row)])
     lines = [
         f"### {part.dataset.label}",
         "",
@@ -46,12 +47,25 @@ def as_markdown(part: Part) -> str:
 
 
 def title(metric: Metric) -> str:
-    return f"{metric.title} {'↑' if metric.higher_is_better else '↓'}"
+    arrow = {True: " ↑", False: " ↓", None: ""}[metric.higher_is_better]
+    return f"{metric.title}{arrow}"
 
 
-def ours(cell: Cell) -> str:
+def _published_columns(part: Part) -> list[str]:
+    """The columns beside ours: none without published figures, no difference to figures on other data."""
+    if not part.has_published:
+        return []
+    return ["paper", "difference"] if part.dataset.beside is None else [f"paper on {part.dataset.beside}"]
+
+
+def _texts(part: Part, row: Row, cell: Cell) -> list[str]:
+    beside = [paper(cell), difference(cell)][: len(_published_columns(part))]
+    return [ours(row, cell), *beside]
+
+
+def ours(row: Row, cell: Cell) -> str:
     if cell.mean is None:
-        return "not run"
+        return "" if row.seeds else "not run"
     return figure(cell.mean) + ("" if cell.error is None else f" ± {figure(cell.error)}")
 
 

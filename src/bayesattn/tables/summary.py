@@ -54,6 +54,11 @@ class Part:
     reference: str
     """The method that costs are ratios to."""
 
+    @property
+    def has_published(self) -> bool:
+        """Whether the paper printed any of its figures."""
+        return any(cell.published for row in self.rows for cell in row.cells)
+
 
 def summarise(table: Table, results: TableResults) -> list[Part]:
     """The table's data sets that have runs, each with a row for every method that has."""
@@ -62,7 +67,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     for dataset in table.datasets:
         rows = [_row(table, dataset, method, results, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
-        runs = [run for method in table.methods for run in results.of(dataset.task, method)]
+        runs = [run for method in table.methods for run in _runs(table, dataset, method, results)]
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
@@ -73,6 +78,11 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     return parts
 
 
+def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
+    variant = table.variant(method)
+    return results.of(dataset.task, variant.method, variant.options)
+
+
 def _row(
     table: Table,
     dataset: Dataset,
@@ -80,13 +90,14 @@ def _row(
     results: TableResults,
     published: dict[tuple[str, str, str], Published],
 ) -> Row:
-    cells = tuple(_cell(dataset, metric, method, results, published) for metric in dataset.metrics)
-    runs = results.of(dataset.task, method)
-    mine, reference = _seconds(runs), _seconds(results.of(dataset.task, table.reference))
+    cells = tuple(_cell(table, dataset, metric, method, results, published) for metric in dataset.metrics)
+    runs = _runs(table, dataset, method, results)
+    mine, reference = _seconds(runs), _seconds(_runs(table, dataset, table.reference, results))
     return Row(method, len(runs), cells, mine / reference if mine and reference else None)
 
 
 def _cell(
+    table: Table,
     dataset: Dataset,
     metric: Metric,
     method: str,
@@ -94,7 +105,8 @@ def _cell(
     published: dict[tuple[str, str, str], Published],
 ) -> Cell:
     def figures(name: str) -> list[float]:
-        return [metric.scale * figure(run, metric.ours) for run in results.of(dataset.task, name)]
+        found = [figure(run, metric.ours) for run in _runs(table, dataset, name, results)]
+        return [metric.scale * each for each in found if each is not None]
 
     def printed(name: str) -> Published | None:
         return published.get((dataset.beside or dataset.label, metric.published, name))
@@ -111,11 +123,11 @@ def _cell(
     return Cell(statistics.fmean(values), error, paper)
 
 
-def figure(run: dict[str, Any], name: str) -> float:
-    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters"."""
+def figure(run: dict[str, Any], name: str) -> float | None:
+    """A run's metric, None if it has no such, or what it cost: "seconds_per_step" and "million_parameters"."""
     if name == "million_parameters":
         return run["parameters"] / 1e6
-    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"][name]
+    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"].get(name)
 
 
 def _seconds(runs: list[dict[str, Any]]) -> float | None:
@@ -131,7 +143,8 @@ def _spent(runs: list[dict[str, Any]]) -> str:
 
     counts: dict[str, int] = {}
     for run in runs:
-        counts[run["config"]["method"]] = counts.get(run["config"]["method"], 0) + 1
+        cell = repr((run["config"]["method"], run["config"]["method_options"]))
+        counts[cell] = counts.get(cell, 0) + 1
     training = [run["config"]["training"] for run in runs]
     words = [
         f"{span([each['epochs'] for each in training])} epochs",

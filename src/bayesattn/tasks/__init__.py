@@ -7,6 +7,7 @@ from bayesattn.tasks import (
     iwslt14,
     mnist,
     multi30k,
+    nvae,
     pos,
     toy,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "iwslt14",
     "mnist",
     "multi30k",
+    "nvae",
     "pos",
     "toy",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -23,7 +23,15 @@ Examples = tuple[Tensor, ...]
 """Tensors with the examples first; the last one is what is to be predicted."""
 
 Predictor = Callable[..., Any]
-"""Inputs → what `Task.predict` makes of them, with all members of a fitted method; with `point_estimate=True` without any noise."""
+"""Inputs → what `Task.predict` makes of them, with all members of a fitted method; with `point_estimate=True` without any noise. That of a
+run `HasModels`."""
+
+
+@runtime_checkable
+class HasModels(Protocol):
+    """The fitted models themselves, for tasks that do more with them than predict."""
+
+    models: list[nn.Module]
 
 
 @dataclass(frozen=True)
