@@ -1,7 +1,7 @@
 """Name → how to make a task's model Bayesian, train it, predict with it."""
 
-from bayesattn.methods import baselines, variational_attention
+from bayesattn.methods import baselines, variational_attention, weight_space
 from bayesattn.methods.base import Method
 from bayesattn.methods.registered import METHODS
 
-__all__ = ["METHODS", "Method", "baselines", "variational_attention"]
+__all__ = ["METHODS", "Method", "baselines", "variational_attention", "weight_space"]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bayesattn.annotations import Float
 from bayesattn.latents import Latents
 from bayesattn.objective import Elbo, elbo
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
+from bayesattn.prediction import Prediction, predict
 from bayesattn.tasks.base import Examples, Task
+from bayesattn.weights import Ensemble
 
 
 class Method:
     """One deterministic model, trained by maximum likelihood; others override what differs.
 
-    Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `objective`
-    (each step), `finish` (each member, after training), `predict`.
+    Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `learning_rate`
+    and `objective` (each step), `after_epoch`, `finish` (each member, after training), `predict`.
     """
 
     members: int = 1
@@ -30,6 +30,8 @@ class Method:
     """Whether predictions are sampled: `Training.samples` of each member, else one."""
     samples_dropout: bool = False
     """Whether dropout stays on in predictions."""
+    finishes: bool = False
+    """Whether `finish` does something that is not kept with the model, so that a loaded run must do it again."""
 
     def build(self, task: Task) -> nn.Module:
         """A fresh model, ready to train."""
@@ -39,30 +41,23 @@ class Method:
         """The loss of a batch; `progress` is the share of training that is done."""
         return elbo(nll, None)
 
+    def learning_rate(self, usual: float, progress: float) -> float:
+        """The learning rate as a share of its peak; `usual` is that of the schedule that all methods have."""
+        return usual
+
+    def after_epoch(self, model: nn.Module, progress: float) -> None:
+        """What is to be done at the end of an epoch; what it leaves must be in the model's state dict."""
+
     def finish(self, model: nn.Module, task: Task, train: Examples) -> None:
         """What is left to do to a trained model (a Laplace approximation, say)."""
 
     def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Prediction:
         """What all members together predict."""
-        predictions = [
-            predict(
-                model,
-                inputs,
-                samples if self.samples else 1,
-                likelihood=task.likelihood,
-                dropout=self.samples_dropout,
-            )
-            for model in models
-        ]
-        return _pooled(predictions)
-
-
-def _pooled(predictions: list[Prediction]) -> Prediction:
-    """One prediction from the samples of several."""
-    if len(predictions) == 1:
-        return predictions[0]
-    samples = torch.cat([prediction.samples for prediction in predictions])
-    gaussians = [prediction for prediction in predictions if isinstance(prediction, GaussianPrediction)]
-    if gaussians:
-        return GaussianPrediction(samples, torch.cat([prediction.scales for prediction in gaussians]))
-    return CategoricalPrediction(samples) if isinstance(predictions[0], CategoricalPrediction) else Prediction(samples)
+        network = models[0] if len(models) == 1 else Ensemble(models)
+        return predict(
+            network,
+            inputs,
+            (samples if self.samples else 1) * len(models),
+            likelihood=task.likelihood,
+            dropout=self.samples_dropout,
+        )

@@ -20,6 +20,8 @@ class Metric:
     ours: str
     title: str
     higher_is_better: bool
+    relative: bool = False
+    """Our figure is the change against the method that the row is compared with, in per cent; above 0 is better."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ class Table:
     budgets: dict[str, dict[str, Budget]] = field(default_factory=dict)
     method_options: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     """Task → method → options that differ from the method's defaults."""
+    published_names: dict[str, str] = field(default_factory=dict)
+    """Method → its name in the published table, where it has another one there."""
+    compared_with: dict[str, str] = field(default_factory=dict)
+    """Method → the method that its relative figures are compared with; its runs are needed too, but it has no row."""
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
@@ -85,12 +91,14 @@ class Table:
             checks.one_of("only", task, self.tasks())
         for method in methods or ():
             checks.one_of("method", method, self.methods)
+        rows = list(methods or self.methods)
+        needed = dict.fromkeys([*rows, *(self.compared_with[row] for row in rows if row in self.compared_with)])
         found: list[tuple[int, RunConfig]] = []
         for task in tasks or self.tasks():
             spent = self.budget_of(task, budget)
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(checks.whole("seeds", spent.seeds if seeds is None else seeds)):
-                for method in methods or self.methods:
+                for method in needed:
                     options = self.method_options.get(task, {}).get(method)
                     config = configure(
                         task,
@@ -104,10 +112,11 @@ class Table:
         return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
     def published(self) -> dict[tuple[str, str, str], Published]:
-        """(data set, metric, method) → what the paper printed."""
+        """(data set, metric, method) → what the paper printed; methods under our names."""
+        ours = {theirs: name for name, theirs in self.published_names.items()}
         text = resources.files("bayesattn.tables").joinpath("published", self.published_file).read_text()
         return {
-            (row["dataset"], row["metric"], row["method"]): Published(
+            (row["dataset"], row["metric"], ours.get(row["method"], row["method"])): Published(
                 float(row["value"]), float(row["std"]) if row["std"] else None
             )
             for row in csv.DictReader(text.splitlines())

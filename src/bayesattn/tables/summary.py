@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from bayesattn.tables.base import Dataset, Published, Table
+from bayesattn.tables.base import Dataset, Metric, Published, Table
 from bayesattn.tables.results import TableResults
 
 FLOOR = "floor"
@@ -56,30 +56,44 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     published = table.published()
     parts = []
     for dataset in table.datasets:
-        rows = [_row(dataset, method, results, published) for method in table.methods]
+        rows = [_row(table, dataset, method, results, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
         runs = [run for method in table.methods for run in results.of(dataset.task, method)]
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
-        if floor is not None:
+        if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
         parts.append(Part(dataset, tuple(rows), _spent(runs)))
     return parts
 
 
-def _row(dataset: Dataset, method: str, results: TableResults, published: dict[tuple[str, str, str], Published]) -> Row:
+def _row(
+    table: Table,
+    dataset: Dataset,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Row:
     runs = results.of(dataset.task, method)
+    others = results.of(dataset.task, table.compared_with[method]) if method in table.compared_with else []
     cells = tuple(
-        _cell(
-            [run["metrics"][metric.ours] for run in runs],
-            published.get((dataset.label, metric.published, method)),
-        )
+        _cell(_figures(metric, runs, others), published.get((dataset.label, metric.published, method)))
         for metric in dataset.metrics
     )
     mine, mle = _seconds(runs), _seconds(results.of(dataset.task, "mle"))
     return Row(method, len(runs), cells, mine / mle if mine and mle else None)
+
+
+def _figures(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[float]:
+    """The figure of every run; of a relative metric, its change against the run of the same seed, in per cent."""
+    values = {run["config"]["seed"]: run["metrics"][metric.ours] for run in runs}
+    if not metric.relative:
+        return list(values.values())
+    before = {run["config"]["seed"]: run["metrics"][metric.ours] for run in others}
+    sign = 1.0 if metric.higher_is_better else -1.0
+    return [sign * 100.0 * (value - before[seed]) / abs(before[seed]) for seed, value in values.items() if seed in before]
 
 
 def _cell(values: list[float], published: Published | None) -> Cell:
