@@ -127,26 +127,26 @@ def _groups(
 
 
 THESIS_PRIORS: dict[str, dict[str, WeightPrior]] = {
-    "M1": _groups(_student(13, 0.03), _student(5, 1e-4), _student(6, 1e-4), WeightPrior("cauchy", 0.6)),
+    "M1": _groups(_student(13.0, 0.03), _student(5.0, 1e-4), _student(6.0, 1e-4), WeightPrior("cauchy", 0.6)),
     "M2": _groups(
-        WeightPrior("laplace", 0.035), _student(4, 1e-4), _student(5, 1.5e-4), WeightPrior("laplace", 0.01)
+        WeightPrior("laplace", 0.035), _student(4.0, 1e-4), _student(5.0, 1.5e-4), WeightPrior("laplace", 0.01)
     ),
     "M3": _groups(
-        WeightPrior("gaussian", 0.6), WeightPrior("logistic", 0.001), _student(5, 0.002), WeightPrior("laplace", 0.1)
+        WeightPrior("gaussian", 0.6), WeightPrior("logistic", 0.001), _student(5.0, 0.002), WeightPrior("laplace", 0.1)
     ),
-    "M4": _groups(WeightPrior("laplace", 0.3), _student(3, 1e-4), _student(5, 1.5e-4), WeightPrior("laplace", 0.01)),
-    "M5": _groups(WeightPrior("laplace", 0.1), _student(6, 1e-4), _student(4, 1e-4), _student(10000, 0.2)),
+    "M4": _groups(WeightPrior("laplace", 0.3), _student(3.0, 1e-4), _student(5.0, 1.5e-4), WeightPrior("laplace", 0.01)),
+    "M5": _groups(WeightPrior("laplace", 0.1), _student(6.0, 1e-4), _student(4.0, 1e-4), _student(10000.0, 0.2)),
     "POS": _groups(
-        WeightPrior("gaussian", 0.3), _student(12, 1e-4), _student(10000, 2.5e-4), WeightPrior("gaussian", 0.3)
+        WeightPrior("gaussian", 0.3), _student(12.0, 1e-4), _student(10000.0, 2.5e-4), WeightPrior("gaussian", 0.3)
     ),
     "MNIST": {
         "*norm*": WeightPrior("gaussian", 1.0),
         "embedding*": WeightPrior("gaussian", 0.02),
         "positions": WeightPrior("gaussian", 0.02),
         "encoder.layers.0.self_attn*": WeightPrior("gaussian", 0.02),
-        "encoder.layers.0.linear[12]*": _student(80, 0.01),
-        "encoder.layers.1.self_attn*": _student(26, 2e-4),
-        "encoder.layers.1.linear[12]*": _student(13, 2e-4),
+        "encoder.layers.0.linear[12]*": _student(80.0, 0.01),
+        "encoder.layers.1.self_attn*": _student(26.0, 2e-4),
+        "encoder.layers.1.linear[12]*": _student(13.0, 2e-4),
         "head*": WeightPrior("logistic", 0.1),
     },
 }
