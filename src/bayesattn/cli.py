@@ -23,6 +23,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn import commands
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
+    from bayesattn.study_command import StudyCommand, make_study
 
     console = Console()
     kinds = {
@@ -32,6 +33,7 @@ def _run(arguments: list[str]) -> None:
         "table": commands.TableCommand,
         "render": commands.RenderCommand,
         "report": commands.ReportCommand,
+        "study": StudyCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -51,6 +53,8 @@ def _run(arguments: list[str]) -> None:
             commands.render_document(options, console)
         elif isinstance(options, commands.ReportCommand):
             commands.write_report(options, console)
+        elif isinstance(options, StudyCommand):
+            make_study(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

@@ -36,7 +36,7 @@ def reliability(
         axes.plot(*zip(*points, strict=True), marker="o", markersize=4, label=name)
     axes.set(xlabel="confidence", ylabel="accuracy", title="Reliability", xlim=(0, 1.01), ylim=(0, 1.01))
     axes.legend(frameon=False)
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
 def entropy_in_and_out(
@@ -53,10 +53,10 @@ def entropy_in_and_out(
         axes.set(title=name, xlabel="entropy (nats)")
     panels[0][0].set_ylabel("density")
     panels[0][-1].legend(frameon=False, fontsize="small")
-    return _save(figure, path)
+    return save_figure(figure, path)
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
     """Write whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.unfinished")
