@@ -11,7 +11,7 @@ from bayesattn.weights.swag import SwagMoments
 
 
 def test_moments_are_those_of_what_was_collected() -> None:
-    moments = SwagMoments(4, rank=3)
+    moments = SwagMoments.empty(4, rank=3)
     vectors = torch.randn(7, 4)
     for vector in vectors:
         moments.add(vector)
@@ -23,7 +23,7 @@ def test_moments_are_those_of_what_was_collected() -> None:
 
 def test_draws_have_half_the_diagonal_and_half_the_low_rank_covariance() -> None:
     torch.manual_seed(0)
-    moments = SwagMoments(3, rank=5)
+    moments = SwagMoments.empty(3, rank=5)
     for vector in torch.randn(9, 3) @ torch.tensor([[1.0, 0.9, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 2.0]]):
         moments.add(vector)
     draws = torch.stack([moments.draw() for _ in range(8000)])
@@ -73,5 +73,9 @@ def test_the_moments_are_saved() -> None:
 def test_what_cannot_be_done_is_refused() -> None:
     with pytest.raises(ValueError, match=r"call ba.weights.swag\(model\) first"):
         ba.weights.collect(nn.Linear(2, 2))
+    model = ba.weights.swag(nn.Linear(2, 2))
+    ba.weights.collect(model)
+    with pytest.raises(RuntimeError, match=r"collected 1 time\(s\), a covariance needs at least 2"):
+        ba.predict(model, torch.randn(3, 2), samples=4)
     with pytest.raises(ValueError, match="collects its weights already"):
         ba.weights.swag(collected())

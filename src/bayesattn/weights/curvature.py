@@ -85,7 +85,8 @@ def gauss_newton_rows(
     size = sum(parameter.numel() for parameter in parameters.values())
     leaves = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, Tensor)]
     batch = leaves[0].shape[0]
-    shape = run(parameters, pytree.tree_map(lambda leaf: leaf[:1], inputs)).shape[1:]
+    first = run(parameters, pytree.tree_map(lambda leaf: leaf[:1], inputs))
+    shape, kind = first.shape[1:], {"dtype": first.dtype, "device": first.device}
     each = shape.numel() if samples is None else samples
     chunk = max(1, LARGEST_BLOCK // (each * size))
 
@@ -102,16 +103,16 @@ def gauss_newton_rows(
     for start in range(0, batch, chunk):
         part = pytree.tree_map(lambda leaf, start=start: leaf[start : start + chunk], inputs)
         count = min(chunk, batch - start)
-        counted = torch.ones(count, *shape[:-1]) if mask is None else mask[start : start + chunk].to(torch.float32)
+        counted = torch.ones(count, *shape[:-1], **kind) if mask is None else mask[start : start + chunk].to(**kind)
         if samples is None:
-            basis = torch.eye(shape.numel()).view(-1, *shape) * shape.numel() ** 0.5
+            basis = torch.eye(shape.numel(), **kind).view(-1, *shape) * shape.numel() ** 0.5
             signs = basis.expand(count, *basis.shape)
         else:
             drawn = torch.randint(0, 2, (count, samples, *shape), generator=generator)
-            signs = 2.0 * drawn.float() - 1.0
+            signs = 2.0 * drawn.to(**kind) - 1.0
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*batching rule.*")  # slower, not wrong
-            rows = torch.func.vmap(rows_of_example)(part, counted.to(leaves[0].device), signs.to(leaves[0].device))
+            rows = torch.func.vmap(rows_of_example)(part, counted, signs)
         yield rows.detach().flatten(0, 1)
 
 

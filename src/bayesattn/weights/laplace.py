@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
@@ -35,11 +35,10 @@ LARGEST_FULL = 10_000
 _VALIDATED = torch.logspace(-4, 6, 21, dtype=torch.float64).tolist()
 
 
-class LaplacePosterior(nn.Module):
+class LaplacePosterior(ABC):
     """N(θ*, (H + δ I)^-1) with the Gauss-Newton matrix H and the prior precision δ. Not kept in the state dict."""
 
     def __init__(self, prior_precision: float = 1.0):
-        super().__init__()
         self.prior_precision = prior_precision
 
     @abstractmethod
@@ -76,11 +75,9 @@ class LaplacePosterior(nn.Module):
 class DiagonalPosterior(LaplacePosterior):
     """H is its diagonal."""
 
-    diagonal: Tensor
-
     def __init__(self, diagonal: Float[Tensor, " parameters"]):
         super().__init__()
-        self.register_buffer("diagonal", diagonal, persistent=False)
+        self.diagonal = diagonal
 
     def eigenvalues(self) -> Tensor:
         return self.diagonal
@@ -96,13 +93,10 @@ class DiagonalPosterior(LaplacePosterior):
 class FullPosterior(LaplacePosterior):
     """H = V diag(values) V^T, with as many eigenvectors as H has rank; elsewhere the posterior is the prior."""
 
-    values: Tensor
-    vectors: Tensor
-
     def __init__(self, values: Float[Tensor, " rank"], vectors: Float[Tensor, "parameters rank"]):
         super().__init__()
-        self.register_buffer("values", values, persistent=False)
-        self.register_buffer("vectors", vectors, persistent=False)
+        self.values = values
+        self.vectors = vectors
 
     def eigenvalues(self) -> Tensor:
         return self.values
@@ -139,7 +133,7 @@ class LinearisedNetwork(latents.DrawsOnce, nn.Module):
                 return natural_outputs(self.laplace_output(forward(*args, **kwargs)), self.laplace_likelihood)
 
         weights = {name: self.get_parameter(name).detach() for name in parameters.shapes}
-        tangents = {name: part.to(weights[name].dtype) for name, part in parameters.parts(deviation).items()}
+        tangents = {name: part.to(weights[name]) for name, part in parameters.parts(deviation).items()}
         with differentiable_attention():
             point, change = torch.func.jvp(outputs, (weights,), (tangents,))
         return model_outputs(point + change, self.laplace_likelihood)
@@ -246,9 +240,11 @@ def _full(rows: Iterable[Tensor], size: int, inputs: Any, samples: int | None) -
             f"structure='full' of {size} parameters is a matrix of {size} x {size}: choose fewer layers with where=, structure='diagonal', "
             f"or samples= below {size / batch:.1f} random rows for each of the {batch} examples."
         )
-    total = torch.zeros(())
+    total: Tensor | None = None
     for block in rows:
-        total = total + block.T @ block
+        product = block.T @ block
+        total = product if total is None else total + product
+    assert total is not None
     values, vectors = torch.linalg.eigh(total)
     return FullPosterior(values.clamp_min(0.0), vectors)
 

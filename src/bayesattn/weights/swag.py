@@ -16,23 +16,28 @@ from bayesattn.weights.selection import Where
 Model = TypeVar("Model", bound=nn.Module)
 
 
-class SwagMoments(nn.Module):
-    """Mean, mean square and last deviations of the collected weights; all are buffers, kept in the state dict.
+class SwagMoments:
+    """Mean, mean square and last deviations of the collected weights, as views of a model's buffers.
 
         θ = mean + (diagonal^½ z_1 + D z_2 / sqrt(K - 1)) / sqrt(2),   z_1, z_2 ~ N(0, I)
     """
 
-    mean: Tensor
-    square: Tensor
-    deviations: Tensor
-    count: Tensor
+    def __init__(
+        self,
+        mean: Float[Tensor, " parameters"],
+        square: Float[Tensor, " parameters"],
+        deviations: Float[Tensor, "rank parameters"],
+        count: Tensor,
+    ):
+        self.mean = mean
+        self.square = square
+        self.deviations = deviations
+        self.count = count
 
-    def __init__(self, size: int, rank: int):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(size))
-        self.register_buffer("square", torch.zeros(size))
-        self.register_buffer("deviations", torch.zeros(rank, size))
-        self.register_buffer("count", torch.zeros((), dtype=torch.long))
+    @classmethod
+    def empty(cls, size: int, rank: int) -> SwagMoments:
+        """Of nothing."""
+        return cls(torch.zeros(size), torch.zeros(size), torch.zeros(rank, size), torch.zeros((), dtype=torch.long))
 
     def add(self, vector: Float[Tensor, " parameters"]) -> None:
         """Count these weights in."""
@@ -59,14 +64,27 @@ class SwagMoments(nn.Module):
 class SwagNetwork(latents.DrawsOnce, nn.Module):
     """A network that runs with averaged weights in eval mode, and with drawn ones inside `sampling()`. Mixed into its own class."""
 
-    swag_moments: SwagMoments
     swag_parameters: ParameterVector
+    swag_mean: Tensor
+    swag_square: Tensor
+    swag_deviations: Tensor
+    swag_count: Tensor
+
+    @property
+    def swag_moments(self) -> SwagMoments:
+        """What was collected. The buffers are the model's own: a container such as nn.Sequential would run a part with them."""
+        return SwagMoments(self.swag_mean, self.swag_square, self.swag_deviations, self.swag_count)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         moments = self.swag_moments
+        if latents.is_sampling() and moments.count < 2:
+            raise RuntimeError(
+                f"Weights were collected {int(moments.count)} time(s), a covariance needs at least 2: call ba.weights.collect(model) at the end "
+                "of several epochs, or train for more of them."
+            )
         if (self.training and not latents.is_sampling()) or moments.count == 0:
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
-        vector = latents.kept_draw(moments, moments.draw) if latents.is_sampling() else moments.mean
+        vector = latents.kept_draw(self, moments.draw) if latents.is_sampling() else moments.mean
         with self.swag_parameters.in_place(self, self.swag_parameters.parts(vector)):
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -91,10 +109,11 @@ def swag(model: Model, *, where: Where = None, rank: int = 20) -> Model:
     if isinstance(model, SwagNetwork):
         raise ValueError(f"{type(model).__name__} collects its weights already.")
     parameters = ParameterVector(model, where)
-    moments = SwagMoments(len(parameters), rank).to(next(model.parameters()).device)
+    device = next(model.parameters()).device
     mix_in(model, SwagNetwork)
-    model.swag_moments = moments
     model.swag_parameters = parameters
+    for name, moment in vars(SwagMoments.empty(len(parameters), rank)).items():
+        model.register_buffer(f"swag_{name}", moment.to(device))
     return model
 
 
