@@ -60,7 +60,9 @@ def test_the_command_writes_table_figures_and_priors(
     weights = collect_weights(study_configs("digits", 2, {"epochs": 1}), tmp_path / "runs")
     (head,) = [layer for layer in figures["layers"] if layer["name"] == "head.weight"]
     assert head["scale"] == pytest.approx(weights["head.weight"].std(), rel=1e-4)
-    model = ba.weights.mean_field(TASKS.create("digits").build(0.0), "laplace", ba.weights.load_priors(folder / "priors.json"))
+    model = ba.weights.mean_field(
+        TASKS.create("digits").build(0.0), "laplace", ba.weights.load_priors(folder / "priors.json")
+    )
     with ba.record() as latents:
         model(TASKS.create("digits").load().test[0][:2])
     assert latents.global_kl.isfinite()

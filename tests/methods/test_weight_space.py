@@ -87,7 +87,9 @@ def test_laplace_is_of_the_layers_that_its_name_says(name: str, rank: int | None
 
 @pytest.mark.parametrize("name", ["vi-student@attention", "concrete-dropout", "laplace-final", "swag"])
 def test_a_run_is_loaded_and_predicts_as_it_did(name: str, tmp_path: Path) -> None:
-    config = configure("toy-m1", name, training={"epochs": 5 if name == "swag" else 2, "samples": 3}, task_options=SMALL)
+    config = configure(
+        "toy-m1", name, training={"epochs": 5 if name == "swag" else 2, "samples": 3}, task_options=SMALL
+    )
     result = run(config, tmp_path)
     loaded = load_run(tmp_path / config.name)
     inputs, targets = loaded.task.load().test

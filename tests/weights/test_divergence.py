@@ -60,7 +60,11 @@ def test_estimates_agree_with_numerical_integration(pair: tuple[str, str]) -> No
     each = -prior.log_density(draws).squeeze(1)
     found = kl_to_prior(family, location, scale, df, prior, [draws]).item()
     # one "draw" of many weights is their sum: bring it back to one
-    found = (found + float(family.entropy(df)) + float(scale.log())) / 400_000 - float(family.entropy(df)) - float(scale.log())
+    found = (
+        (found + float(family.entropy(df)) + float(scale.log())) / 400_000
+        - float(family.entropy(df))
+        - float(scale.log())
+    )
     assert abs(found - expected) < 4.5 * each.std().item() / 400_000**0.5 + 1e-6
 
 

@@ -119,7 +119,11 @@ def test_the_categorical_last_layer_is_laplace_torchs() -> None:
     x, y = torch.randn(40, 3), torch.randint(0, 4, (40,))
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=10)
     oracle = laplace_torch.Laplace(
-        copy.deepcopy(model), "classification", subset_of_weights="last_layer", hessian_structure="full", prior_precision=2.0
+        copy.deepcopy(model),
+        "classification",
+        subset_of_weights="last_layer",
+        hessian_structure="full",
+        prior_precision=2.0,
     )
     oracle.fit(data)
     ours = ba.weights.laplace(model, x, "categorical", where="last", structure="full", prior_precision=2.0)

@@ -68,9 +68,7 @@ def run(model: nn.Module, x: Tensor) -> Tensor:
 
 def randomised(name: str, family: str = "gaussian", scale: float = 0.3, **options: Any) -> tuple[nn.Module, Tensor]:
     model, x = CASES[name]
-    made = ba.weights.mean_field(
-        copy.deepcopy(model), family, PRIOR, start="model", initial_scale=scale, **options
-    )
+    made = ba.weights.mean_field(copy.deepcopy(model), family, PRIOR, start="model", initial_scale=scale, **options)
     return made, x
 
 
@@ -291,5 +289,7 @@ assert all(parameter.grad is not None for parameter in model.parameters())
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 def test_a_compiled_model_draws_and_records(family: str) -> None:
     """In a process without shape checks, which cannot be compiled."""
-    done = subprocess.run([sys.executable, "-c", COMPILED.format(family=family)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED.format(family=family)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

@@ -114,9 +114,7 @@ def test_a_sub_network_leaves_the_rest_as_it_was() -> None:
     before = {key: value.clone() for key, value in plain.state_dict().items()}
     model = ba.weights.mean_field(plain, "logistic", where="attention")
     random = {name for name, module in model.named_modules() if isinstance(module, WeightPosterior)}
-    assert {name.replace(".weight_posteriors", "") for name in random} == {
-        key for key in before if "self_attn" in key
-    }
+    assert {name.replace(".weight_posteriors", "") for name in random} == {key for key in before if "self_attn" in key}
     after = model.state_dict()
     assert all(torch.equal(after[key], value) for key, value in before.items() if "self_attn" not in key)
 
@@ -149,7 +147,7 @@ def test_what_cannot_be_done_is_refused_before_anything_changes() -> None:
         ba.weights.mean_field(nn.Linear(2, 2), "logistc")
     with pytest.raises(ValueError, match="initial_df must be above 2"):
         ba.weights.mean_field(nn.Linear(2, 2), "student", initial_df=1.5)
+    with ba.record() as latents:
+        output = model[0](torch.randn(3, 2))
     with pytest.raises(ValueError, match="pass dataset_size="):
-        with ba.record() as latents:
-            output = model[0](torch.randn(3, 2))
         ba.elbo(output.square().sum(1), latents)

@@ -51,7 +51,9 @@ def test_every_parameter_of_its_model_has_an_improved_prior(name: str) -> None:
 
 def test_the_thesis_figures() -> None:
     assert prior_of(thesis_priors("M1"), "head.weight") == WeightPrior("cauchy", 0.6)
-    assert prior_of(thesis_priors("M4"), "encoder.layers.0.self_attn.in_proj_weight") == WeightPrior("student", 1e-4, 3.0)
+    assert prior_of(thesis_priors("M4"), "encoder.layers.0.self_attn.in_proj_weight") == WeightPrior(
+        "student", 1e-4, 3.0
+    )
     assert prior_of(thesis_priors("MNIST"), "encoder.layers.1.linear2.bias") == WeightPrior("student", 2e-4, 13.0)
 
 

@@ -53,5 +53,5 @@ def test_nothing_found_says_what_there_is() -> None:
 
 
 def test_a_module_is_needed(unchecked: None) -> None:
-    with pytest.raises(TypeError, match="model must be a torch.nn.Module, got Tensor"):
+    with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got Tensor"):
         choose_layers(torch.zeros(1), None)  # pyright: ignore[reportArgumentType]

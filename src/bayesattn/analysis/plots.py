@@ -57,7 +57,9 @@ def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
 def _panels(count: int):
     columns = min(max(count, 1), 4)
     rows = -(-max(count, 1) // columns)
-    figure, panels = pyplot.subplots(rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained")
+    figure, panels = pyplot.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
+    )
     for axes in panels.flat[count:]:
         axes.axis("off")
     return figure, list(panels.flat)

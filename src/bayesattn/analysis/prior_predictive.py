@@ -46,9 +46,7 @@ def draw_from_prior(
     outputs = []
     with torch.no_grad():
         for _ in range(samples):
-            tensors = {
-                name: prior_of(prior, name).sample(model.get_parameter(name), generator) for name in drawn_names
-            }
+            tensors = {name: prior_of(prior, name).sample(model.get_parameter(name), generator) for name in drawn_names}
             with parameters.in_place(model, tensors):
                 outputs.append(model(inputs))
     return torch.stack(outputs)

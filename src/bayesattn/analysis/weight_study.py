@@ -54,7 +54,12 @@ class LayerStudy:
             if field.name not in ("fits", "sample", "correlation")
         }
         kept["fits"] = {
-            name: {"scale": fit.prior.scale, "df": fit.prior.df, "log_likelihood": fit.log_likelihood, "squared_error": fit.squared_error}
+            name: {
+                "scale": fit.prior.scale,
+                "df": fit.prior.df,
+                "log_likelihood": fit.log_likelihood,
+                "squared_error": fit.squared_error,
+            }
             for name, fit in self.fits.items()
         }
         return kept

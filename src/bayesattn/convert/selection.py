@@ -46,9 +46,7 @@ def select(
 
 def _by_index(names: list[str], index: int, kind: str) -> list[str]:
     if not -len(names) <= index < len(names):
-        raise ValueError(
-            f"where={index} is out of range, the model has {len(names)} {kind}: {_listing(names)}"
-        )
+        raise ValueError(f"where={index} is out of range, the model has {len(names)} {kind}: {_listing(names)}")
     return [names[index]]
 
 

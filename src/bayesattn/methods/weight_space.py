@@ -87,7 +87,9 @@ class MeanField(GlobalKLMethod):
         if self.options.prior != "thesis":
             return weights.load_priors(Path(self.options.prior))
         if task.weight_priors is None:
-            raise ValueError("The thesis has no improved priors for this task: use prior='naive', or a file of `bayesattn study`.")
+            raise ValueError(
+                "The thesis has no improved priors for this task: use prior='naive', or a file of `bayesattn study`."
+            )
         return weights.thesis_priors(task.weight_priors)
 
 
@@ -125,7 +127,7 @@ class LaplaceOptions:
     prior_precision: float | None = None
     """Precision of the prior; None: that of highest marginal likelihood (not stated in the thesis)."""
     curvature_samples: int | None = 4
-    """Random combinations of each example's outputs from which the curvature is estimated; None: exact, a backward pass for every output."""
+    """Random combinations of each example's outputs that the curvature is estimated from; None: exact, a backward pass for every output."""
 
 
 class Laplace(Method):

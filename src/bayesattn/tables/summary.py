@@ -93,7 +93,9 @@ def _figures(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, 
         return list(values.values())
     before = {run["config"]["seed"]: run["metrics"][metric.ours] for run in others}
     sign = 1.0 if metric.higher_is_better else -1.0
-    return [sign * 100.0 * (value - before[seed]) / abs(before[seed]) for seed, value in values.items() if seed in before]
+    return [
+        sign * 100.0 * (value - before[seed]) / abs(before[seed]) for seed, value in values.items() if seed in before
+    ]
 
 
 def _cell(values: list[float], published: Published | None) -> Cell:

@@ -112,7 +112,9 @@ def concrete_dropout(
         length_scale: l, the prior's: weights are a priori N(0, 1/l²). Not stated in the thesis.
 
     >>> import torch, bayesattn as ba
-    >>> model = ba.weights.concrete_dropout(torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2)))
+    >>> model = ba.weights.concrete_dropout(
+    ...     torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    ... )
     >>> with ba.record() as latents:
     ...     logits = model(torch.randn(5, 3))
     >>> len(latents.global_terms)
@@ -127,7 +129,8 @@ def concrete_dropout(
     chosen = {name: layer for name, layer in choose_layers(model, where).items() if isinstance(layer, kinds)}
     if not chosen:
         raise ValueError(
-            f"where={where!r} chooses no linear layer, convolution or multi-head attention of {type(model).__name__}: there is nothing to drop."
+            f"where={where!r} chooses no linear layer, convolution or multi-head attention of {type(model).__name__}: "
+            "there is nothing to drop."
         )
     if any(hasattr(layer, "concrete_dropout") for layer in chosen.values()):
         raise ValueError(f"{type(model).__name__} has concrete dropout already.")

@@ -250,7 +250,11 @@ def _full(rows: Iterable[Tensor], size: int, inputs: Any, samples: int | None) -
 
 
 def _validated_precision(
-    model: nn.Module, posterior: LaplacePosterior, validation: tuple[Any, Tensor], likelihood: LaplaceLikelihood, seed: int
+    model: nn.Module,
+    posterior: LaplacePosterior,
+    validation: tuple[Any, Tensor],
+    likelihood: LaplaceLikelihood,
+    seed: int,
 ) -> float:
     """The prior precision under which the validation targets are most probable."""
     inputs, targets = validation

@@ -75,7 +75,8 @@ def mean_field(
             raise ValueError(f"The parameters of layer {name!r} are random already.")
         if isinstance(module, nn.RNNBase):
             raise ValueError(
-                f"Layer {name!r} is a {type(module).__name__}, whose kernels keep their own copy of the weights: choose the other layers with where=."
+                f"Layer {name!r} is a {type(module).__name__}, whose kernels keep their own copy of the weights: "
+                "choose the other layers with where=."
             )
     priors = prior or WeightPrior()
     wanted = {

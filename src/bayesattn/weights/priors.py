@@ -85,7 +85,8 @@ def prior_of(priors: Priors, name: str) -> WeightPrior:
         if fnmatch.fnmatchcase(name, pattern):
             return prior
     raise ValueError(
-        f"No pattern of prior= matches the parameter {name!r}; the patterns are {', '.join(map(repr, priors))}. Add one for it, or '*' as the last."
+        f"No pattern of prior= matches the parameter {name!r}; the patterns are {', '.join(map(repr, priors))}. "
+        "Add one for it, or '*' as the last."
     )
 
 
@@ -134,7 +135,9 @@ THESIS_PRIORS: dict[str, dict[str, WeightPrior]] = {
     "M3": _groups(
         WeightPrior("gaussian", 0.6), WeightPrior("logistic", 0.001), _student(5.0, 0.002), WeightPrior("laplace", 0.1)
     ),
-    "M4": _groups(WeightPrior("laplace", 0.3), _student(3.0, 1e-4), _student(5.0, 1.5e-4), WeightPrior("laplace", 0.01)),
+    "M4": _groups(
+        WeightPrior("laplace", 0.3), _student(3.0, 1e-4), _student(5.0, 1.5e-4), WeightPrior("laplace", 0.01)
+    ),
     "M5": _groups(WeightPrior("laplace", 0.1), _student(6.0, 1e-4), _student(4.0, 1e-4), _student(10000.0, 0.2)),
     "POS": _groups(
         WeightPrior("gaussian", 0.3), _student(12.0, 1e-4), _student(10000.0, 2.5e-4), WeightPrior("gaussian", 0.3)

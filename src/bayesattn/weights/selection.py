@@ -34,7 +34,9 @@ def choose_layers(model: nn.Module, where: Where) -> dict[str, nn.Module]:
     holders = [name for name, _ in model.named_modules() if name and name in names]  # blocks, with all inside them
     inside = [name for name in layers if any(name == holder or name.startswith(f"{holder}.") for holder in holders)]
     others = [name for name in names if name not in holders]
-    chosen = set(inside) | (set(select(layers, others[0] if len(others) == 1 else others, kind="layers")) if others else set())
+    chosen = set(inside) | (
+        set(select(layers, others[0] if len(others) == 1 else others, kind="layers")) if others else set()
+    )
     return {name: layer for name, layer in layers.items() if name in chosen}
 
 

@@ -19,7 +19,7 @@ Model = TypeVar("Model", bound=nn.Module)
 class SwagMoments:
     """Mean, mean square and last deviations of the collected weights, as views of a model's buffers.
 
-        θ = mean + (diagonal^½ z_1 + D z_2 / sqrt(K - 1)) / sqrt(2),   z_1, z_2 ~ N(0, I)
+    θ = mean + (diagonal^½ z_1 + D z_2 / sqrt(K - 1)) / sqrt(2),   z_1, z_2 ~ N(0, I)
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class SwagNetwork(latents.DrawsOnce, nn.Module):
         moments = self.swag_moments
         if latents.is_sampling() and moments.count < 2:
             raise RuntimeError(
-                f"Weights were collected {int(moments.count)} time(s), a covariance needs at least 2: call ba.weights.collect(model) at the end "
-                "of several epochs, or train for more of them."
+                f"Weights were collected {int(moments.count)} time(s), a covariance needs at least 2: "
+                "call ba.weights.collect(model) at the end of several epochs, or train for more of them."
             )
         if (self.training and not latents.is_sampling()) or moments.count == 0:
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
@@ -120,5 +120,7 @@ def swag(model: Model, *, where: Where = None, rank: int = 20) -> Model:
 def collect(model: nn.Module) -> None:
     """Count the model's present weights in."""
     if not isinstance(model, SwagNetwork):
-        raise ValueError(f"{type(model).__name__} is not prepared to collect weights: call ba.weights.swag(model) first.")
+        raise ValueError(
+            f"{type(model).__name__} is not prepared to collect weights: call ba.weights.swag(model) first."
+        )
     model.swag_moments.add(model.swag_parameters.read(model))
