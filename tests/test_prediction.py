@@ -158,3 +158,11 @@ def test_messages() -> None:
         ba.predict(nn.Linear(8, 2), x, dropout=True)
     with pytest.raises(ValueError, match=r"level must lie in \(0, 1\), got 1"):
         ba.predict(model, x, samples=2).quantile(1)
+
+
+def test_random_weights_are_drawn_once_for_each_sample_and_for_all_inputs() -> None:
+    model = ba.weights.mean_field(torch.nn.Linear(3, 2), "laplace", initial_scale=0.5)
+    x = torch.randn(1, 3).repeat(5, 1)
+    samples = ba.predict(model, x, samples=6, max_rows=2, likelihood="values").samples
+    assert torch.equal(samples, samples[:, :1].expand_as(samples))
+    assert samples[:, 0, 0].unique().numel() == 6

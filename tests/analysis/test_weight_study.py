@@ -18,16 +18,16 @@ from bayesattn.tasks import TASKS
 def made_up() -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     return {
-        "head.weight": random.laplace(scale=0.2, size=(20, 8, 16)),
-        "head.bias": random.normal(scale=0.5, size=(20, 8)),
-        "norm.weight": np.ones((20, 16)),
-        "zero.bias": np.zeros((20, 4)),
+        "head.weight": random.laplace(scale=0.2, size=(40, 8, 64)),
+        "head.bias": random.normal(scale=0.5, size=(40, 8)),
+        "norm.weight": np.ones((40, 16)),
+        "zero.bias": np.zeros((40, 4)),
     }
 
 
 def test_a_layer_is_described() -> None:
     (layer,) = study(made_up())
-    assert (layer.name, layer.runs, layer.weights) == ("head.weight", 20, 20 * 8 * 16)
+    assert (layer.name, layer.runs, layer.weights) == ("head.weight", 40, 40 * 8 * 64)
     assert layer.best_by_likelihood == "laplace"
     assert layer.scale == pytest.approx(0.2 * 2**0.5, rel=0.05)
     assert layer.off_diagonal == pytest.approx(layer.off_diagonal_isotropic, rel=0.2)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayesattn.analysis.fits import Fit, fit_families, modes, off_diagonal
+from bayesattn.analysis.fits import Fit, best_by_likelihood, fit_families, modes, off_diagonal
 from bayesattn.files import write_atomically
 from bayesattn.runs import RunConfig, RunFolder, configure
 from bayesattn.weights import WeightPrior, save_priors
@@ -99,7 +99,7 @@ def study_layer(name: str, weights: np.ndarray, seed: int = 0) -> LayerStudy:
         scale=float(flat.std()),
         df=float(fits["student"].prior.df or np.inf),
         best_by_error=min(fits, key=lambda family: fits[family].squared_error),
-        best_by_likelihood=max(fits, key=lambda family: fits[family].log_likelihood),
+        best_by_likelihood=best_by_likelihood(fits, len(sample)),
         modes=modes(sample[:SMOOTHED]),
         off_diagonal=size,
         off_diagonal_isotropic=chance,

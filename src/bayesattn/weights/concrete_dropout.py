@@ -64,7 +64,7 @@ class _DropsInputs(nn.Module):
 
     def _record(self, inputs: int) -> None:
         if latents.kl_is_wanted():
-            weights = list(self.parameters(recurse=False))
+            weights: list[Tensor] = list(self.parameters(recurse=False))
             latents.add_global(self.concrete_dropout.kl(weights, inputs), self)
 
     def _dropped(self, x: Tensor) -> Tensor:
@@ -126,7 +126,9 @@ def concrete_dropout(
     if not 0 < low <= high < 1:
         raise ValueError(f"initial must lie in (0, 1), got {initial!r}: it is a probability, or a range of them.")
     kinds = (nn.Linear, nn.modules.conv._ConvNd, nn.MultiheadAttention, MultiheadAttention)
-    chosen = {name: layer for name, layer in choose_layers(model, where).items() if isinstance(layer, kinds)}
+    chosen: dict[str, nn.Module] = {
+        name: layer for name, layer in choose_layers(model, where).items() if isinstance(layer, kinds)
+    }
     if not chosen:
         raise ValueError(
             f"where={where!r} chooses no linear layer, convolution or multi-head attention of {type(model).__name__}: "

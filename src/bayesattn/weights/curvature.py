@@ -94,7 +94,7 @@ def gauss_newton_rows(
         def outputs(values: dict[str, Tensor]) -> Tensor:
             return run(values, pytree.tree_map(lambda leaf: leaf.unsqueeze(0), example)).squeeze(0)
 
-        natural, pull_back = torch.func.vjp(outputs, parameters)
+        natural, pull_back = torch.func.vjp(outputs, parameters)[:2]
         root = hessian_root(natural, likelihood) * counted.unsqueeze(-1).unsqueeze(-1)
         cotangents = torch.einsum("...ok,s...k->s...o", root, signs)
         (gradients,) = torch.func.vmap(pull_back)(cotangents)

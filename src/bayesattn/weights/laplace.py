@@ -135,7 +135,7 @@ class LinearisedNetwork(latents.DrawsOnce, nn.Module):
         weights = {name: self.get_parameter(name).detach() for name in parameters.shapes}
         tangents = {name: part.to(weights[name]) for name, part in parameters.parts(deviation).items()}
         with differentiable_attention():
-            point, change = torch.func.jvp(outputs, (weights,), (tangents,))
+            point, change = torch.func.jvp(outputs, (weights,), (tangents,))[:2]
         return model_outputs(point + change, self.laplace_likelihood)
 
 
@@ -207,10 +207,11 @@ def laplace(
     if isinstance(prior_precision, float | int):
         posterior.prior_precision = float(prior_precision)
     mix_in(model, LinearisedNetwork)
-    model.laplace_posterior = posterior
-    model.laplace_parameters = parameters
-    model.laplace_likelihood = likelihood
-    model.laplace_output = take
+    network: Any = model  # of its new class now
+    network.laplace_posterior = posterior
+    network.laplace_parameters = parameters
+    network.laplace_likelihood = likelihood
+    network.laplace_output = take
     if prior_precision == "marginal-likelihood":
         posterior.prior_precision = posterior.best_precision(parameters.read(model))
     elif validation is not None:

@@ -103,7 +103,7 @@ class RandomParameters(latents.DrawsOnce, nn.Module):
     weight_posteriors: nn.ModuleDict
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        locations = {name: self.get_parameter(name) for name in self.weight_posteriors}
+        locations: dict[str, Tensor] = {name: self.get_parameter(name) for name in self.weight_posteriors}
         drawn = self._drawn(locations) if self._samples() else {}
         self._record(locations, drawn)
         with in_place_of_parameters(self, drawn):

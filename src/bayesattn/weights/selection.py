@@ -32,11 +32,10 @@ def choose_layers(model: nn.Module, where: Where) -> dict[str, nn.Module]:
         return select(layers, where, kind="layers")
     names = [where] if isinstance(where, str) else list(where)
     holders = [name for name, _ in model.named_modules() if name and name in names]  # blocks, with all inside them
-    inside = [name for name in layers if any(name == holder or name.startswith(f"{holder}.") for holder in holders)]
-    others = [name for name in names if name not in holders]
-    chosen = set(inside) | (
-        set(select(layers, others[0] if len(others) == 1 else others, kind="layers")) if others else set()
-    )
+    chosen = {name for name in layers if any(name == holder or name.startswith(f"{holder}.") for holder in holders)}
+    for other in names:
+        if other not in holders:
+            chosen |= set(select(layers, other, kind="layers"))
     return {name: layer for name, layer in layers.items() if name in chosen}
 
 

@@ -111,7 +111,8 @@ def swag(model: Model, *, where: Where = None, rank: int = 20) -> Model:
     parameters = ParameterVector(model, where)
     device = next(model.parameters()).device
     mix_in(model, SwagNetwork)
-    model.swag_parameters = parameters
+    network: Any = model  # of its new class now
+    network.swag_parameters = parameters
     for name, moment in vars(SwagMoments.empty(len(parameters), rank)).items():
         model.register_buffer(f"swag_{name}", moment.to(device))
     return model
