@@ -44,4 +44,5 @@ $(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
 	$(PIP) -e '.[experiments,hf,graphs,ray,dev]'
 	$(PIP) --no-deps timm # without torchvision, which has no CPU build there: see tests/torchvision_stand_in.py
+	$(PIP) --no-deps laplace-torch asdfghjkl backpack-for-pytorch curvlinops-for-pytorch einconv einops linear_operator opt_einsum unfoldNd # an oracle of the tests, without torchvision
 	@touch $@

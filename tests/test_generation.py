@@ -99,3 +99,9 @@ def test_beams_models_that_do_not_generate_and_missing_text_are_refused() -> Non
         ba.generate(model, max_new_tokens=3)
     with pytest.raises(TypeError, match=r"Linear has no generate\(\)"):
         ba.generate(torch.nn.Linear(2, 2), input_ids=torch.tensor([[5, 6]]))
+
+
+def test_random_network_weights_are_refused() -> None:
+    model = ba.weights.mean_field(BY_NAME["GPT-2"].build(), "gaussian", where="last")
+    with pytest.raises(ValueError, match="random network weights, which all rows share"):
+        ba.generate(model, **prompt("GPT-2"), samples=2)

@@ -167,3 +167,19 @@ def test_messages() -> None:
         _ = latents.local_kl
     with pytest.raises(ValueError, match="is not a part of this model"):
         latents.by_layer(nn.Linear(2, 2))
+
+
+def test_one_draw_keeps_what_was_drawn_for_each_source_and_forgets_it() -> None:
+    first, second = object(), object()
+    numbers = iter(range(10))
+    assert [state.kept_draw(first, lambda: next(numbers)) for _ in range(2)] == [0, 1]
+    with state.one_draw(7):
+        draw = state.current_draw()
+        assert draw is not None
+        assert draw.index == 7
+        assert [state.kept_draw(first, lambda: next(numbers)) for _ in range(2)] == [2, 2]
+        assert state.kept_draw(second, lambda: next(numbers)) == 3
+        with state.one_draw():
+            assert state.kept_draw(first, lambda: next(numbers)) == 4
+        assert state.kept_draw(first, lambda: next(numbers)) == 2
+    assert state.current_draw() is None

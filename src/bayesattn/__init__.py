@@ -1,6 +1,6 @@
 """bayesattn: attention weights that are random variables, a KL that trains them, predictions that know when they do not know."""
 
-from bayesattn import alignment, kernels, metrics, nn, nvib
+from bayesattn import alignment, kernels, metrics, nn, nvib, weights
 from bayesattn.attention import attend, attend_scores
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert, revert, supported
@@ -54,4 +54,5 @@ __all__ = [
     "sampling",
     "sigmoid",
     "supported",
+    "weights",
 ]

@@ -24,6 +24,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
+    from bayesattn.study_command import StudyCommand, make_study
 
     console = Console()
     kinds = {
@@ -37,6 +38,7 @@ def _run(arguments: list[str]) -> None:
         "interpolate": text_commands.InterpolateCommand,
         "sample": text_commands.SampleCommand,
         "figures": text_commands.FiguresCommand,
+        "study": StudyCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -64,6 +66,8 @@ def _run(arguments: list[str]) -> None:
             text_commands.sample(options, console)
         elif isinstance(options, text_commands.FiguresCommand):
             text_commands.draw_figures(options, console)
+        elif isinstance(options, StudyCommand):
+            make_study(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from bayesattn import checks, metrics
 from bayesattn.annotations import Bool, Float, Int
+from bayesattn.latents import DrawsOnce
 from bayesattn.latents import sampling as sampling_attention
 
 
@@ -79,6 +80,11 @@ def generate(
     if inputs.get("num_beams", 1) != 1:
         raise ValueError(
             f"num_beams={inputs['num_beams']} is not supported: ba.generate follows one text, num_beams=1."
+        )
+    if any(isinstance(module, DrawsOnce) for module in model.modules()):
+        raise ValueError(
+            "ba.generate draws attention weights, a sample in each row of the batch; this model has random network weights, "
+            "which all rows share: use ba.predict."
         )
     batch = _batch_size(inputs)
     folded = {name: _fold(argument, batch, samples) for name, argument in inputs.items()}

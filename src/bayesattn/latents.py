@@ -13,14 +13,16 @@ list's length: a compiled layer would be compiled again for every layer before i
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from bayesattn.annotations import Float
+
+Drawn = TypeVar("Drawn")
 
 
 class LocalTerm:
@@ -114,10 +116,26 @@ class Latents:
         return collected
 
 
+class DrawsOnce:
+    """Marks modules whose draw belongs to a whole network and not to a row of the batch, such as random weights.
+
+    `predict` gives every sample a pass of its own through such a model, instead of folding samples into the batch.
+    """
+
+
+class Draw:
+    """One sample of a whole network: its number, and what has been drawn for it."""
+
+    def __init__(self, index: int):
+        self.index = index
+        self.kept: dict[int, Any] = {}
+
+
 class _State(threading.local):
     recorder: Latents | None = None
     sampling: bool = False
     generator: torch.Generator | None = None
+    draw: Draw | None = None
 
 
 _state = _State()
@@ -163,6 +181,32 @@ def is_sampling() -> bool:
 def current_generator() -> torch.Generator | None:
     """The generator of the innermost `sampling(generator=...)` block."""
     return _state.generator
+
+
+@contextmanager
+def one_draw(index: int = 0) -> Iterator[None]:
+    """All passes in this block are of one network: what belongs to the whole network is drawn once and kept."""
+    outer = _state.draw
+    _state.draw = Draw(index)
+    try:
+        yield
+    finally:
+        _state.draw = outer
+
+
+def current_draw() -> Draw | None:
+    """The draw of the innermost `one_draw()` block."""
+    return _state.draw
+
+
+def kept_draw(source: Any, make: Callable[[], Drawn]) -> Drawn:
+    """`make()`; inside `one_draw()` only the first time for each `source`, and the same again from then on."""
+    draw = _state.draw
+    if draw is None:
+        return make()
+    if id(source) not in draw.kept:
+        draw.kept[id(source)] = make()
+    return draw.kept[id(source)]
 
 
 def kl_is_wanted() -> bool:

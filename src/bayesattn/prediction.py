@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from bayesattn import checks, metrics
 from bayesattn.annotations import Float
-from bayesattn.latents import sampling
+from bayesattn.latents import DrawsOnce, one_draw, sampling
 
 Likelihood = Literal["categorical", "gaussian", "values"]
 
@@ -146,9 +146,10 @@ def predict(
     max_rows: int = 1024,
     generator: torch.Generator | None = None,
 ) -> Any:
-    """Sample the model's predictions: `samples` passes in eval mode with random attention weights.
+    """Sample the model's predictions: `samples` passes in eval mode with random attention weights, or random weights.
 
-    Samples are folded into the batch: one pass runs as many copies of the inputs as fit in `max_rows` rows.
+    Samples are folded into the batch: one pass runs as many copies of the inputs as fit in `max_rows` rows. A network whose weights
+    are random (`bayesattn.weights`) is drawn once for each sample, and runs once for each.
 
     Args:
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
@@ -173,7 +174,7 @@ def predict(
     checks.whole("max_rows", max_rows)
     checks.one_of("likelihood", likelihood, ("categorical", "gaussian", "values"))
     batch = _batch_size(inputs)
-    take = output or _default_output
+    take = output or default_output
     rows = max_rows
     if point_estimate:
         if dropout:
@@ -209,6 +210,9 @@ def _run_in_chunks(
     likelihood: Likelihood,
 ) -> Iterator[list[Tensor]]:
     """Outputs [samples, part of the batch, ...], part by part."""
+    if any(isinstance(module, DrawsOnce) for module in model.modules()):
+        yield from _run_sample_by_sample(model, inputs, batch, samples, rows, take, likelihood)
+        return
     for start in range(0, batch, rows):
         part = _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
         size = min(rows, batch - start)
@@ -220,6 +224,30 @@ def _run_in_chunks(
             result = take(call(model, folded))
             chunks.append([_unfold(tensor, copies, size) for tensor in _outputs(result, likelihood)])
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+
+
+def _run_sample_by_sample(
+    model: nn.Module,
+    inputs: Any,
+    batch: int,
+    samples: int,
+    rows: int,
+    take: Callable[[Any], Any],
+    likelihood: Likelihood,
+) -> Iterator[list[Tensor]]:
+    """The same for a network that is random as a whole: each sample is one network, for the whole batch."""
+    parts = [
+        _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
+        for start in range(0, batch, rows)
+    ]
+    results: list[list[list[Tensor]]] = [[] for _ in parts]
+    for index in range(samples):
+        with one_draw(index):
+            for part, collected in zip(parts, results, strict=True):
+                outputs = _outputs(take(call(model, part)), likelihood)
+                collected.append([_unfold(tensor, 1, _batch_size(part)) for tensor in outputs])
+    for collected in results:
+        yield [torch.cat(tensors) for tensors in zip(*collected, strict=True)]
 
 
 def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:
@@ -245,7 +273,8 @@ def _unfold(tensor: Tensor, copies: int, size: int) -> Tensor:
     return tensor.unflatten(0, (copies, size))
 
 
-def _default_output(result: Any) -> Any:
+def default_output(result: Any) -> Any:
+    """The logits, if the model returned something that has them."""
     return result.logits if hasattr(result, "logits") else result
 
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import torch
 
 import bayesattn as ba
-from bayesattn.methods.base import _pooled
+from bayesattn.methods.base import Method
+from bayesattn.tasks import TASKS
 
 
-def test_the_pooled_prediction_is_the_mixture_of_all_samples() -> None:
-    parts = [ba.GaussianPrediction(torch.randn(2, 3, 4), torch.rand(2, 3, 4) + 0.5) for _ in range(3)]
-    together = _pooled(list(parts))
+def test_the_prediction_of_several_members_is_their_mixture() -> None:
+    task, method = TASKS.create("toy-m1"), Method()
+    models = [method.build(task).eval() for _ in range(3)]
+    inputs, targets = (tensor[:4] for tensor in task.load().test)
+    together = method.predict(models, task, inputs, samples=1)
     assert isinstance(together, ba.GaussianPrediction)
-    values = torch.randn(3, 4)
-    expected = torch.stack([part.log_prob(values).exp() for part in parts]).mean(0).log()
-    torch.testing.assert_close(together.log_prob(values), expected)
+    parts = [method.predict([model], task, inputs, samples=1) for model in models]
+    expected = torch.stack([part.log_prob(targets).exp() for part in parts]).mean(0).log()
+    torch.testing.assert_close(together.log_prob(targets), expected)
 
 
 def test_probabilities_are_averaged_and_not_logits() -> None:
-    logits = torch.randn(2, 1, 5, 3)
-    together = _pooled([ba.CategoricalPrediction(part) for part in logits])
-    torch.testing.assert_close(together.mean, logits.softmax(-1).mean((0, 1)))
+    task, method = TASKS.create("digits"), Method()
+    models = [method.build(task).eval() for _ in range(2)]
+    images = task.load().test[0][:4]
+    logits = torch.stack([model(images) for model in models]).detach()
+    torch.testing.assert_close(method.predict(models, task, images, samples=1).mean, logits.softmax(-1).mean(0))

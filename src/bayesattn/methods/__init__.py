@@ -5,6 +5,7 @@ from bayesattn.methods import (
     bottlenecks,
     latent_alignment,
     variational_attention,
+    weight_space,
 )
 from bayesattn.methods.base import Method
 from bayesattn.methods.registered import METHODS
@@ -16,4 +17,5 @@ __all__ = [
     "bottlenecks",
     "latent_alignment",
     "variational_attention",
+    "weight_space",
 ]

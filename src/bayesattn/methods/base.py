@@ -13,13 +13,14 @@ from bayesattn.latents import Latents
 from bayesattn.objective import Elbo, elbo
 from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
 from bayesattn.tasks.base import Examples, Task
+from bayesattn.weights import Ensemble
 
 
 class Method:
     """One deterministic model, trained by maximum likelihood; others override what differs.
 
     Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `start_epoch`,
-    `objective` (each step), `finish` (each member, after training), `predict`.
+    `learning_rate` and `objective` (each step), `after_epoch`, `finish` (each member, after training), `predict`.
     """
 
     members: int = 1
@@ -30,6 +31,8 @@ class Method:
     """Whether predictions are sampled: `Training.samples` of each member, else one."""
     samples_dropout: bool = False
     """Whether dropout stays on in predictions."""
+    finishes: bool = False
+    """Whether `finish` does something that is not kept with the model, so that a loaded run must do it again."""
 
     def build(self, task: Task) -> nn.Module:
         """A fresh model, ready to train."""
@@ -42,15 +45,20 @@ class Method:
         """The loss of a batch; `progress` is the share of training that is done."""
         return elbo(nll, None)
 
+    def learning_rate(self, usual: float, progress: float) -> float:
+        """The learning rate as a share of its peak; `usual` is that of the schedule that all methods have."""
+        return usual
+
+    def after_epoch(self, model: nn.Module, progress: float) -> None:
+        """What is to be done at the end of an epoch; what it leaves must be in the model's state dict."""
+
     def finish(self, model: nn.Module, task: Task, train: Examples) -> None:
         """What is left to do to a trained model (a Laplace approximation, say)."""
 
     def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Any:
-        """What all members together predict: a `Prediction`, or of one member whatever else the task predicts."""
-        predictions = [
-            task.predict(model, inputs, samples if self.samples else 1, self.samples_dropout) for model in models
-        ]
-        return predictions[0] if len(predictions) == 1 else _pooled(predictions)
+        """What all members together predict: a `Prediction`, or whatever else the task predicts."""
+        network = models[0] if len(models) == 1 else Ensemble(models)
+        return task.predict(network, inputs, (samples if self.samples else 1) * len(models), self.samples_dropout)
 
     def point_estimate(self, models: Sequence[nn.Module], task: Task, inputs: Any) -> Prediction:
         """What all members together predict without any noise: one sample of each."""

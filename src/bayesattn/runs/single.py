@@ -17,7 +17,7 @@ import bayesattn
 from bayesattn.methods import Method
 from bayesattn.runs.config import RunConfig
 from bayesattn.runs.folder import RunFolder
-from bayesattn.runs.training import Fitted, OnEpoch, Trainer, seed_of
+from bayesattn.runs.training import Fitted, OnEpoch, Trainer, seed_of, share
 from bayesattn.tasks import Splits, Task
 
 
@@ -132,6 +132,8 @@ def load_run(path: Path) -> LoadedRun:
         model = method.build(task)
         prefix = f"{member}."
         model.load_state_dict({key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)})
+        if method.finishes:
+            method.finish(model, task, share(task.load().train, config.training.train_share))
         models.append(model.eval())
     return LoadedRun(config, result, task, method, models)
 

@@ -72,13 +72,13 @@ class Trainer:
 
     def fit(self, splits: Splits) -> Fitted:
         """All members, from the last checkpoint if there is one."""
-        train = _to_device(_share(splits.train, self.training.train_share), self.accelerator.device)
+        train = _to_device(share(splits.train, self.training.train_share), self.accelerator.device)
         validation = _to_device(tuple(t[:VALIDATION_EXAMPLES] for t in splits.validation), self.accelerator.device)
         state = self.folder.read_checkpoint() or {"epoch": 0, "finished": [], "history": [], "seconds": 0.0}
         state.setdefault("step_seconds", state["seconds"])
         if self.accelerator.is_main_process:
             self.folder.write_history(state["history"])
-        models = [self._restored(index, weights, train) for index, weights in enumerate(state["finished"])]
+        models = [self._restored(index, weights, train, state) for index, weights in enumerate(state["finished"])]
         while len(models) < self.method.members:
             models.append(self._fit_member(len(models), train, validation, state))
         steps = math.ceil(len(train[0]) / self.training.batch_size) * self.training.epochs * self.method.members
@@ -105,6 +105,7 @@ class Trainer:
             self.method.start_epoch(base, epoch / self.training.epochs)
             line = {"member": member, "epoch": epoch + 1} | self._epoch(model, prepared, member, epoch, train)
             state["step_seconds"] += time.process_time() - start
+            self.method.after_epoch(base, (epoch + 1) / self.training.epochs)
             line |= self._validate(base, validation)
             if stopping is not None:
                 if stopping.keeps(line["validation_nll"], line["validation_accuracy"]):
@@ -130,7 +131,7 @@ class Trainer:
             state.pop(of_this_member, None)
         if self.accelerator.is_main_process:
             self.folder.write_checkpoint(state)
-        self.method.finish(base, self.task, train)
+        self._finish(base, train, state)
         return base
 
     def _epoch(
@@ -146,7 +147,8 @@ class Trainer:
         for number, batch in enumerate(batches):
             step = epoch * len(batches) + number
             for group in optimiser.param_groups:
-                group["lr"] = self.training.learning_rate * rate(step, total, self.training)
+                usual = rate(step, total, self.training)
+                group["lr"] = self.training.learning_rate * self.method.learning_rate(usual, step / total)
             mine = batch[self.accelerator.process_index :: self.accelerator.num_processes]
             # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
@@ -181,11 +183,16 @@ class Trainer:
         torch.manual_seed(seed_of(self.config.seed, member, "start"))
         return self.method.build(self.task).to(self.accelerator.device)
 
-    def _restored(self, member: int, weights: dict[str, Tensor], train: Examples) -> nn.Module:
+    def _restored(self, member: int, weights: dict[str, Tensor], train: Examples, state: dict[str, Any]) -> nn.Module:
         model = self._fresh(member)
         model.load_state_dict(weights)
-        self.method.finish(model, self.task, train)
+        self._finish(model, train, state)
         return model
+
+    def _finish(self, model: nn.Module, train: Examples, state: dict[str, Any]) -> None:
+        start = time.process_time()
+        self.method.finish(model, self.task, train)
+        state["seconds"] += time.process_time() - start
 
 
 def triangle(step: int, total: int, warmup: float) -> float:
@@ -204,12 +211,12 @@ def rate(step: int, total: int, training: Training) -> float:
     return 1.0 if training.schedule == "constant" and step >= round(training.warmup * total) else factor
 
 
-def _share(examples: Examples, share: float) -> Examples:
+def share(examples: Examples, part: float) -> Examples:
     """A random part of the examples, the same for every run."""
-    if share == 1.0:
+    if part == 1.0:
         return examples
     size = len(examples[0])
-    chosen = torch.randperm(size, generator=torch.Generator().manual_seed(0))[: max(1, round(share * size))]
+    chosen = torch.randperm(size, generator=torch.Generator().manual_seed(0))[: max(1, round(part * size))]
     return tuple(tensor[chosen] for tensor in examples)
 
 

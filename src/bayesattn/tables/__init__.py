@@ -5,6 +5,7 @@ from bayesattn.tables import (
     bam_glue,
     nvae,
     thesis,
+    thesis_weights,
     translation,
 )
 from bayesattn.tables.base import Budget, Dataset, Metric, Table, Variant
@@ -21,5 +22,6 @@ __all__ = [
     "bam_glue",
     "nvae",
     "thesis",
+    "thesis_weights",
     "translation",
 ]

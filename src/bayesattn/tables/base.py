@@ -25,6 +25,8 @@ class Metric:
     """A method: figures, ours and the paper's, are given as ratios to those of this method."""
     scale: float = 1.0
     """What ours is multiplied by for the published unit, such as percent."""
+    relative: bool = False
+    """Our figure is the change against the method that the row is compared with, in per cent; above 0 is better."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,10 @@ class Table:
     """The method whose cost the others' is given as a ratio to."""
     variants: dict[str, Variant] = field(default_factory=dict)
     """Of `methods`, those that are rows of one method with several options; the others are names of methods."""
+    published_names: dict[str, str] = field(default_factory=dict)
+    """Method → its name in the published table, where it has another one there."""
+    compared_with: dict[str, str] = field(default_factory=dict)
+    """Method → the method that its relative figures are compared with; its runs are needed too, but it has no row."""
 
     def variant(self, row: str) -> Variant:
         """The method of a row, and its options."""
@@ -115,6 +121,8 @@ class Table:
             checks.one_of("only", task, self.tasks())
         for method in methods or ():
             checks.one_of("method", method, self.methods)
+        rows = list(methods or self.methods)
+        needed = dict.fromkeys([*rows, *(self.compared_with[row] for row in rows if row in self.compared_with)])
         found: list[tuple[int, RunConfig]] = []
         for task in tasks or self.tasks():
             spent = self.budget_of(task, budget)
@@ -122,7 +130,7 @@ class Table:
                 continue  # other seeds are asked for of what the budget runs; a task that it leaves out must be named
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
-                for method in methods or self.methods:
+                for method in needed:
                     variant = self.variant(method)
                     options = self.method_options.get(task, {}).get(method, {}) | spent.method_options.get(method, {})
                     config = configure(
@@ -137,12 +145,13 @@ class Table:
         return [config for _, config in sorted(found, key=lambda pair: pair[0])]
 
     def published(self) -> dict[tuple[str, str, str], Published]:
-        """(data set, metric, method) → what the paper printed."""
+        """(data set, metric, method) → what the paper printed; methods under our names."""
         if self.published_file is None:
             return {}
+        ours = {theirs: name for name, theirs in self.published_names.items()}
         text = resources.files("bayesattn.tables").joinpath("published", self.published_file).read_text()
         return {
-            (row["dataset"], row["metric"], row["method"]): Published(
+            (row["dataset"], row["metric"], ours.get(row["method"], row["method"])): Published(
                 float(row["value"]), float(row["std"]) if row["std"] else None
             )
             for row in csv.DictReader(text.splitlines())

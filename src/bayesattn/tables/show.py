@@ -26,7 +26,6 @@ def in_terminal(part: Part) -> RichTable:
 def as_markdown(part: Part) -> str:
     """One data set: ours, and where the paper printed figures, those and the difference."""
     header = ["method"]
-    beside = part.dataset.beside
     for metric in part.dataset.metrics:
         header += [title(metric), *_published_columns(part)]
     header.append(f"cost / {part.reference}")

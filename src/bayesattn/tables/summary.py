@@ -71,7 +71,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
-        if floor is not None:
+        if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
         parts.append(Part(dataset, tuple(rows), _spent(runs), table.reference))
@@ -112,6 +112,9 @@ def _cell(
         return published.get((dataset.beside or dataset.label, metric.published, name))
 
     values, paper = figures(method), printed(method)
+    if metric.relative:
+        others = _runs(table, dataset, table.compared_with[method], results) if method in table.compared_with else []
+        values = _changes(metric, _runs(table, dataset, method, results), others)
     if metric.relative_to is not None:
         # ratios have no unit: they compare where seconds on another machine do not
         unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)
@@ -121,6 +124,15 @@ def _cell(
         return Cell(None, None, paper)
     error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
     return Cell(statistics.fmean(values), error, paper)
+
+
+def _changes(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[float]:
+    """The change of every run's figure against the other run of the same seed, in per cent; above 0 is better."""
+    values, before = ({run["config"]["seed"]: run["metrics"][metric.ours] for run in each} for each in (runs, others))
+    sign = 1.0 if metric.higher_is_better else -1.0
+    return [
+        sign * 100.0 * (value - before[seed]) / abs(before[seed]) for seed, value in values.items() if seed in before
+    ]
 
 
 def figure(run: dict[str, Any], name: str) -> float | None:

@@ -101,6 +101,8 @@ class Task(ABC):
     """Longest sequence that attention sees, for the posteriors that are tied to positions."""
     label_names: tuple[str, ...] = ()
     """The classes, where the likelihood is categorical."""
+    weight_priors: str | None = None
+    """The name of the thesis's improved weight priors for it: see `bayesattn.weights.thesis_priors`."""
     files: tuple[DataFile, ...] = ()
     """What must be found before it can run."""
     point_estimate: bool = False

@@ -33,6 +33,7 @@ class MnistTask(ImageTask):
 
     training = Training(epochs=150, samples=10, batch_size=128, learning_rate=2e-3)
     files = (*MNIST_TRAIN, *MNIST_TEST, *FASHION_TEST, *NOTMNIST_TEST)
+    weight_priors = "MNIST"
     image_size = 28
     patch_size = 4
 

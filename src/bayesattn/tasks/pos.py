@@ -44,6 +44,7 @@ class PosTask(Task):
     likelihood = "categorical"
     label_names = TAGS
     max_len = MAX_LEN
+    weight_priors = "POS"
 
     def __init__(self, options: PosOptions):
         checks.whole("hidden", options.hidden)

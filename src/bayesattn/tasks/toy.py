@@ -41,6 +41,7 @@ class ToyTask(Task):
         checks.whole("feedforward", options.feedforward)
         self.options = options
         self.process = process
+        self.weight_priors = process.upper()
 
     def load(self) -> Splits:
         train, validation, test = load_toy(self.process, self.options.data_seed)
