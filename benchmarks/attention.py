@@ -1,8 +1,8 @@
 """Bayesian attention against `F.scaled_dot_product_attention`, in ratios of one run.
 
-    python benchmarks/attention.py [--quick] [--output results/attention_benchmark.json]
+    python benchmarks/attention.py [--parts sizes long …] [--quick] [--output results/attention_benchmark.json]
 
-Every method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns.
+Each part takes a few minutes and replaces its own figures in the file of results. Every method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns.
 Extra memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, 2 threads, Weibull k = 10 with a Gamma
 prior and its KL unless it says otherwise.
 """
@@ -29,9 +29,9 @@ import bayesattn as ba
 from bayesattn.distributions import weibull_gamma_kl
 
 HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
-SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048), (1, 4096), (1, 8192), (1, 16384)]
-LARGEST_NAIVE = 2048
-"""Beyond this, methods that store n × n are left out: their memory grows by 1 GiB at 2048, 4 at 4096."""
+SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048)]
+LONG = [(1, 4096), (1, 8192), (1, 16384)]
+"""Methods that store n × n are left out here: they take 1 GiB at 2048, 4 at 4096."""
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,28 +114,45 @@ def interleaved(runs: dict[str, Callable[[], float]], repeats: int, peer: str) -
 
 
 def sizes(quick: bool) -> list[dict[str, Any]]:
-    """Forward, and training step, over lengths."""
-    rows = []
+    """Forward, and training step, at the sizes where every method fits."""
     every = methods(compiled=not quick)
-    for batch, length in SIZES[:3] if quick else SIZES:
+    return [at_size(every, batch, length, 3 if quick else 9) for batch, length in (SIZES[:2] if quick else SIZES)]
+
+
+def long(quick: bool) -> list[dict[str, Any]]:
+    """The same for long sequences, by the methods whose memory is linear in the length."""
+    every = {name: method for name, method in methods(compiled=False).items() if name != "naive"}
+    return [
+        at_size(every, batch, length, max(1, 3 * 4096 // length)) for batch, length in ([(1, 1024)] if quick else LONG)
+    ]
+
+
+def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repeats: int) -> dict[str, Any]:
+    tensors = inputs(batch, length)
+    row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
+    for kind in ("forward", "training step"):
+        runs = {
+            name: (lambda m=method, kind=kind: one_pass(m, tensors, kind != "forward")) for name, method in every.items()
+        }
+        row[kind] = interleaved(runs, repeats, "sdpa")
+        show(f"{batch} x {length}, {kind}", row[kind])
+    row["extra MiB"] = {name: extra_memory(name, batch, length) for name in every if "compiled" not in name}
+    print("   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True)
+    return row
+
+
+def small(quick: bool) -> list[dict[str, Any]]:
+    """Training steps of small problems by every backend: from which size each is worth its call."""
+    rows = []
+    for batch, length in [(1, 16)] if quick else [(1, 16), (2, 32), (8, 32), (4, 64), (16, 64), (8, 128), (4, 256), (4, 512)]:
         tensors = inputs(batch, length)
-        fitting = {name: m for name, m in every.items() if length <= LARGEST_NAIVE or not name.startswith("naive")}
-        repeats = 3 if quick or length > 4096 else 11
-        if length > 8192:  # half a minute for each turn
-            fitting, repeats = {name: fitting[name] for name in ("sdpa", "native", "chunked, hash")}, 1
-        row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
-        for kind in ("forward", "training step"):
-            runs = {
-                name: (lambda m=method, kind=kind, tensors=tensors: one_pass(m, tensors, kind != "forward"))
-                for name, method in fitting.items()
-            }
-            row[kind] = interleaved(runs, repeats, "sdpa")
-            show(f"{batch} x {length}, {kind}", row[kind])
-        row["extra MiB"] = {name: extra_memory(name, batch, length) for name in fitting if "compiled" not in name}
-        print(
-            "   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True
-        )
-        rows.append(row)
+        runs = {
+            backend: (lambda m=bayesian(backend, noise=noise), tensors=tensors: one_pass(m, tensors, True))
+            for backend, noise in (("reference", "philox"), ("native", "philox"), ("chunked", "philox"))
+        }
+        found = interleaved(runs, 3 if quick else 15, "reference")
+        show(f"{batch} x {length}: {batch * HEADS * length**2} pairs, training step", found)
+        rows.append({"batch": batch, "length": length, "pairs": batch * HEADS * length**2, "training step": found})
     return rows
 
 
@@ -225,7 +242,7 @@ def encoder(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def nvib_key_bias() -> dict[str, Any]:
+def nvib_key_bias(quick: bool) -> dict[str, Any]:
     """NVIB's training form is a bias of each key, which torch's kernel takes as it is."""
     q, k, v = (tensor.detach() for tensor in inputs(2, 1024))
     bias = torch.randn(2, 1, 1, 1024)
@@ -235,7 +252,8 @@ def nvib_key_bias() -> dict[str, Any]:
         F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return time.perf_counter() - start
 
-    found = interleaved({"sdpa": lambda: timed(None), "sdpa with NVIB's key bias": lambda: timed(bias)}, 11, "sdpa")
+    runs = {"sdpa": lambda: timed(None), "sdpa with NVIB's key bias": lambda: timed(bias)}
+    found = interleaved(runs, 3 if quick else 11, "sdpa")
     show("NVIB, forward at 2 x 1024", found)
     return found
 
@@ -278,9 +296,9 @@ def plot(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = list(results["sizes"][0]["training step"])
-    for name in names:
-        rows = [row for row in results["sizes"] if name in row["training step"]]
+    every = [row for part in ("sizes", "long") if part in results for row in results[part]["figures"]]
+    for name in every[0]["training step"]:
+        rows = [row for row in every if name in row["training step"]]
         per_pair = [
             row["training step"][name]["seconds"] * 1e9 / (row["batch"] * HEADS * row["length"] ** 2) for row in rows
         ]
@@ -306,6 +324,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all of them")
     parser.add_argument("--quick", action="store_true", help="a few small sizes, to see that it runs")
     parser.add_argument(
         "--output", type=Path, default=None, help="default: results/attention_benchmark.json; with --quick, nowhere"
@@ -317,24 +336,40 @@ def main() -> None:
         method, batch, length = arguments.memory
         print(measure_memory(method, int(batch), int(length)))
         return
-    start = time.perf_counter()
-    results: dict[str, Any] = {
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__},
-        "load at start": load(),
-        "kernel": str(ba.kernels.explain(*inputs(8, 128), ba.Weibull(K))),
-        "sizes": sizes(arguments.quick),
-        "posteriors": posteriors(arguments.quick),
-        "samples": shared_samples(arguments.quick),
-        "encoder": encoder(arguments.quick),
-        "nvib": nvib_key_bias(),
-    }
-    results["load at end"], results["minutes"] = load(), (time.perf_counter() - start) / 60
-    print(f"{results['minutes']:.1f} minutes; load {results['load at start']} to {results['load at end']}")
     output = arguments.output or (None if arguments.quick else Path("results/attention_benchmark.json"))
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(results, indent=1) + "\n")
+    results: dict[str, Any] = json.loads(output.read_text()) if output is not None and output.exists() else {}
+    results["machine"] = {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__}
+    for part in arguments.parts:
+        start, before = time.perf_counter(), load()
+        figures = PARTS[part](arguments.quick)
+        results[part] = {
+            "command": f"python benchmarks/attention.py --parts {part}",
+            "commit": commit(),
+            "load": [before, load()],
+            "minutes": round((time.perf_counter() - start) / 60, 2),
+            "figures": figures,
+        }
+        if output is not None:  # after every part: a later one that is cut short costs nothing
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(results, indent=1) + "\n")
+    if output is not None and "sizes" in results:
         plot(results, output.with_suffix(".png"))
+
+
+PARTS: dict[str, Callable[[bool], Any]] = {
+    "sizes": sizes,
+    "long": long,
+    "small": small,
+    "posteriors": posteriors,
+    "samples": shared_samples,
+    "encoder": encoder,
+    "nvib": nvib_key_bias,
+}
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _cpu() -> str:
