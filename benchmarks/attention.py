@@ -134,7 +134,8 @@ def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repea
     row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
     for kind in ("forward", "training step"):
         runs = {
-            name: (lambda m=method, kind=kind: one_pass(m, tensors, kind != "forward")) for name, method in every.items()
+            name: (lambda m=method, kind=kind: one_pass(m, tensors, kind != "forward"))
+            for name, method in every.items()
         }
         row[kind] = interleaved(runs, repeats, "sdpa")
         show(f"{batch} x {length}, {kind}", row[kind])
@@ -146,7 +147,9 @@ def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repea
 def small(quick: bool) -> list[dict[str, Any]]:
     """Training steps of small problems by every backend: from which size each is worth its call."""
     rows = []
-    for batch, length in [(1, 16)] if quick else [(1, 16), (2, 32), (8, 32), (4, 64), (16, 64), (8, 128), (4, 256), (4, 512)]:
+    for batch, length in (
+        [(1, 16)] if quick else [(1, 16), (2, 32), (8, 32), (4, 64), (16, 64), (8, 128), (4, 256), (4, 512)]
+    ):
         tensors = inputs(batch, length)
         runs = {
             backend: (lambda m=bayesian(backend, noise=noise), tensors=tensors: one_pass(m, tensors, True))
