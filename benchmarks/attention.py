@@ -2,10 +2,11 @@
 
     python benchmarks/attention.py [--parts sizes long …] [--quick] [--output results/attention_benchmark.json]
 
-Each part takes a few minutes and replaces its own figures in the file of results. The clock is the wall's, with two threads, on a machine that
-does nothing else; `--processor-time` takes the time of the processor with one thread, which other programs disturb little. Every method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns.
-Extra memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, 2 threads, Weibull k = 10 with a Gamma
-prior and its KL unless it says otherwise.
+Each part takes a few minutes and replaces its own figures in the file of results. The clock is the wall's, with two threads, on a machine
+that does nothing else; `--processor-time` takes the time of the processor with one thread, which other programs disturb less. Every
+method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns. Extra
+memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, Weibull k = 10 with a Gamma prior and its
+KL unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -151,9 +152,10 @@ def small(quick: bool) -> list[dict[str, Any]]:
         [(1, 16)] if quick else [(1, 16), (2, 32), (8, 32), (4, 64), (16, 64), (8, 128), (4, 256), (4, 512)]
     ):
         tensors = inputs(batch, length)
+        backends = {backend: bayesian(backend) for backend in ("reference", "native", "chunked")}
         runs = {
-            backend: (lambda m=bayesian(backend, noise=noise), tensors=tensors: one_pass(m, tensors, True))
-            for backend, noise in (("reference", "philox"), ("native", "philox"), ("chunked", "philox"))
+            backend: (lambda m=method, tensors=tensors: one_pass(m, tensors, True))
+            for backend, method in backends.items()
         }
         found = interleaved(runs, 3 if quick else 15, "reference")
         show(f"{batch} x {length}: {batch * HEADS * length**2} pairs, training step", found)
