@@ -234,12 +234,13 @@ class _Sampler:
 @contextmanager
 def _without_loops() -> Iterator[None]:
     """Operations for which vmap would loop over the samples, with a warning, raise instead."""
-    before = torch._C._functorch._is_vmap_fallback_enabled()
-    torch._C._functorch._set_vmap_fallback_enabled(False)
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
     try:
         yield
     finally:
-        torch._C._functorch._set_vmap_fallback_enabled(before)
+        functorch._set_vmap_fallback_enabled(before)
 
 
 def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:

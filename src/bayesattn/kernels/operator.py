@@ -82,20 +82,18 @@ def _(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[T
 
     Either way their noise is that of the first seed, at other examples.
     """
-    count, call, places = info.batch_size, Call(*inputs), Call(*in_dims)
+    count, call = info.batch_size, Call(*inputs)
+    differing = {name: place for name, place in zip(Call._fields, in_dims, strict=True) if place is not None}
     if call.samples != 1:
         raise NotImplementedError("vmap over an attention that shares samples already: use samples=1.")
     if call.seed is not None:
-        if places.seed is None:
+        if "seed" not in differing:
             raise NotImplementedError("vmap over attention with the same noise: use randomness='different'.")
-        call = call._replace(seed=call.seed.select(places.seed, 0))
-    differing = {
-        name: place for name, place in zip(Call._fields, in_dims, strict=True) if place is not None and name != "seed"
-    }
+        call = call._replace(seed=call.seed.select(differing.pop("seed"), 0))
     if not differing:
         output, log_total, statistics = attention(*call._replace(samples=count))
         return (*(tensor.unflatten(0, (count, -1)) for tensor in (output, log_total)), statistics), (0, 0, None)
-    batch = call.key.shape[0 if places.key is None else 1 if places.key == 0 else 0]
+    batch = call.key.shape[1 if differing.get("key") == 0 else 0]
 
     def fold(name: str, tensor: Tensor) -> Tensor:
         if name in differing:
