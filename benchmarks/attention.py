@@ -1,10 +1,12 @@
 """Bayesian attention against `F.scaled_dot_product_attention`, in ratios of one run.
 
-    python benchmarks/attention.py [--quick] [--output results/attention_benchmark.json]
+    python benchmarks/attention.py [--parts sizes long …] [--quick] [--output results/attention_benchmark.json]
 
-Every method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns.
-Extra memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, 2 threads, Weibull k = 10 with a Gamma
-prior and its KL unless it says otherwise.
+Each part takes a few minutes and replaces its own figures in the file of results. The clock is the wall's, with two threads, on a machine
+that does nothing else; `--processor-time` takes the time of the processor with one thread, which other programs disturb less. Every
+method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns. Extra
+memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, Weibull k = 10 with a Gamma prior and its
+KL unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ import bayesattn as ba
 from bayesattn.distributions import weibull_gamma_kl
 
 HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
-SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048), (1, 4096), (1, 8192), (1, 16384)]
-LARGEST_NAIVE = 2048
-"""Beyond this, methods that store n × n are left out: their memory grows by 1 GiB at 2048, 4 at 4096."""
+clock: Callable[[], float] = time.perf_counter
+SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048)]
+LONG = [(1, 4096), (1, 8192), (1, 16384)]
+"""Methods that store n × n are left out here: they take 1 GiB at 2048, 4 at 4096."""
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +88,7 @@ def one_pass(method: Callable[..., tuple[Tensor, Tensor]], tensors: tuple[Tensor
     """Seconds of a forward pass, or of a training step."""
     for tensor in tensors:
         tensor.grad = None
-    start = time.perf_counter()
+    start = clock()
     if backward:
         output, kl = method(*tensors)
         (output.sum() + kl).backward()
@@ -93,7 +96,7 @@ def one_pass(method: Callable[..., tuple[Tensor, Tensor]], tensors: tuple[Tensor
         # with gradients off the KL is computed all the same, because it is recorded
         with torch.no_grad():
             method(*tensors)
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def interleaved(runs: dict[str, Callable[[], float]], repeats: int, peer: str) -> dict[str, dict[str, float]]:
@@ -114,28 +117,49 @@ def interleaved(runs: dict[str, Callable[[], float]], repeats: int, peer: str) -
 
 
 def sizes(quick: bool) -> list[dict[str, Any]]:
-    """Forward, and training step, over lengths."""
+    """Forward, and training step, at the sizes where every method fits."""
+    every = methods(compiled=not quick and clock is time.perf_counter)
+    return [at_size(every, batch, length, 3 if quick else 7) for batch, length in (SIZES[:2] if quick else SIZES)]
+
+
+def long(quick: bool) -> list[dict[str, Any]]:
+    """The same for long sequences, by the methods whose memory is linear in the length."""
+    every = {name: method for name, method in methods(compiled=False).items() if name != "naive"}
+    return [
+        at_size(every, batch, length, max(1, 3 * 4096 // length)) for batch, length in ([(1, 1024)] if quick else LONG)
+    ]
+
+
+def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repeats: int) -> dict[str, Any]:
+    tensors = inputs(batch, length)
+    row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
+    for kind in ("forward", "training step"):
+        runs = {
+            name: (lambda m=method, kind=kind: one_pass(m, tensors, kind != "forward"))
+            for name, method in every.items()
+        }
+        row[kind] = interleaved(runs, repeats, "sdpa")
+        show(f"{batch} x {length}, {kind}", row[kind])
+    row["extra MiB"] = {name: extra_memory(name, batch, length) for name in every if "compiled" not in name}
+    print("   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True)
+    return row
+
+
+def small(quick: bool) -> list[dict[str, Any]]:
+    """Training steps of small problems by every backend: from which size each is worth its call."""
     rows = []
-    every = methods(compiled=not quick)
-    for batch, length in SIZES[:3] if quick else SIZES:
+    for batch, length in (
+        [(1, 16)] if quick else [(1, 16), (2, 32), (8, 32), (4, 64), (16, 64), (8, 128), (4, 256), (4, 512)]
+    ):
         tensors = inputs(batch, length)
-        fitting = {name: m for name, m in every.items() if length <= LARGEST_NAIVE or not name.startswith("naive")}
-        repeats = 3 if quick or length > 4096 else 11
-        if length > 8192:  # half a minute for each turn
-            fitting, repeats = {name: fitting[name] for name in ("sdpa", "native", "chunked, hash")}, 1
-        row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
-        for kind in ("forward", "training step"):
-            runs = {
-                name: (lambda m=method, kind=kind, tensors=tensors: one_pass(m, tensors, kind != "forward"))
-                for name, method in fitting.items()
-            }
-            row[kind] = interleaved(runs, repeats, "sdpa")
-            show(f"{batch} x {length}, {kind}", row[kind])
-        row["extra MiB"] = {name: extra_memory(name, batch, length) for name in fitting if "compiled" not in name}
-        print(
-            "   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True
-        )
-        rows.append(row)
+        backends = {backend: bayesian(backend) for backend in ("reference", "native", "chunked")}
+        runs = {
+            backend: (lambda m=method, tensors=tensors: one_pass(m, tensors, True))
+            for backend, method in backends.items()
+        }
+        found = interleaved(runs, 3 if quick else 15, "reference")
+        show(f"{batch} x {length}: {batch * HEADS * length**2} pairs, training step", found)
+        rows.append({"batch": batch, "length": length, "pairs": batch * HEADS * length**2, "training step": found})
     return rows
 
 
@@ -171,20 +195,20 @@ def shared_samples(quick: bool) -> list[dict[str, Any]]:
         for samples in (1, 4, 16) if quick else (1, 4, 16, 64):
 
             def sdpa_calls(count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v)) -> float:
-                start = time.perf_counter()
+                start = clock()
                 for _ in range(count):
                     F.scaled_dot_product_attention(*tensors)
-                return time.perf_counter() - start
+                return clock() - start
 
             def native(
                 noise: str, count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v), scale: Tensor = scale
             ) -> float:
-                start = time.perf_counter()
+                start = clock()
                 torch.ops.bayesattn.attention(
                     *tensors, None, None, None, torch.tensor([1]), scale, None, None, FEATURES**-0.5, False,
                     "log_exponential", noise, 0.0, "nothing", False, False, 0.0, count, "native",
                 )  # fmt: skip
-                return time.perf_counter() - start
+                return clock() - start
 
             runs: dict[str, Callable[[], float]] = {
                 "sdpa": sdpa_calls,
@@ -212,11 +236,11 @@ def encoder(quick: bool) -> list[dict[str, Any]]:
 
             def step(model: nn.Module = model, x: Tensor = x, name: str = name) -> float:
                 model.zero_grad()
-                start = time.perf_counter()
+                start = clock()
                 with ba.record() as latents:
                     loss = model(x).square().mean((1, 2))
                 ba.elbo(loss, latents if name == "weibull" else None, kl_weight=1e-6).backward()
-                return time.perf_counter() - start
+                return clock() - start
 
             runs[name] = step
         found = interleaved(runs, 2 if quick else 7, "deterministic")
@@ -225,17 +249,18 @@ def encoder(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def nvib_key_bias() -> dict[str, Any]:
+def nvib_key_bias(quick: bool) -> dict[str, Any]:
     """NVIB's training form is a bias of each key, which torch's kernel takes as it is."""
     q, k, v = (tensor.detach() for tensor in inputs(2, 1024))
     bias = torch.randn(2, 1, 1, 1024)
 
     def timed(mask: Tensor | None) -> float:
-        start = time.perf_counter()
+        start = clock()
         F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return time.perf_counter() - start
+        return clock() - start
 
-    found = interleaved({"sdpa": lambda: timed(None), "sdpa with NVIB's key bias": lambda: timed(bias)}, 11, "sdpa")
+    runs = {"sdpa": lambda: timed(None), "sdpa with NVIB's key bias": lambda: timed(bias)}
+    found = interleaved(runs, 3 if quick else 11, "sdpa")
     show("NVIB, forward at 2 x 1024", found)
     return found
 
@@ -278,9 +303,9 @@ def plot(results: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
-    names = list(results["sizes"][0]["training step"])
-    for name in names:
-        rows = [row for row in results["sizes"] if name in row["training step"]]
+    every = [row for part in ("sizes", "long") if part in results for row in results[part]["figures"]]
+    for name in every[0]["training step"]:
+        rows = [row for row in every if name in row["training step"]]
         per_pair = [
             row["training step"][name]["seconds"] * 1e9 / (row["batch"] * HEADS * row["length"] ** 2) for row in rows
         ]
@@ -306,35 +331,57 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all of them")
     parser.add_argument("--quick", action="store_true", help="a few small sizes, to see that it runs")
     parser.add_argument(
         "--output", type=Path, default=None, help="default: results/attention_benchmark.json; with --quick, nowhere"
     )
+    parser.add_argument("--processor-time", action="store_true", help="of one thread, for a machine that is busy")
     parser.add_argument("--memory", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1 if arguments.processor_time else THREADS)
+    if arguments.processor_time:
+        global clock
+        clock = time.process_time
     if arguments.memory:
         method, batch, length = arguments.memory
         print(measure_memory(method, int(batch), int(length)))
         return
-    start = time.perf_counter()
-    results: dict[str, Any] = {
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__},
-        "load at start": load(),
-        "kernel": str(ba.kernels.explain(*inputs(8, 128), ba.Weibull(K))),
-        "sizes": sizes(arguments.quick),
-        "posteriors": posteriors(arguments.quick),
-        "samples": shared_samples(arguments.quick),
-        "encoder": encoder(arguments.quick),
-        "nvib": nvib_key_bias(),
-    }
-    results["load at end"], results["minutes"] = load(), (time.perf_counter() - start) / 60
-    print(f"{results['minutes']:.1f} minutes; load {results['load at start']} to {results['load at end']}")
     output = arguments.output or (None if arguments.quick else Path("results/attention_benchmark.json"))
-    if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(results, indent=1) + "\n")
+    results: dict[str, Any] = json.loads(output.read_text()) if output is not None and output.exists() else {}
+    results["machine"] = {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__}
+    for part in arguments.parts:
+        start, before = time.perf_counter(), load()
+        figures = PARTS[part](arguments.quick)
+        remark, option = (", processor time", " --processor-time") if arguments.processor_time else ("", "")
+        results[part + remark] = {
+            "command": f"python benchmarks/attention.py --parts {part}{option}",
+            "commit": commit(),
+            "load": [before, load()],
+            "minutes": round((time.perf_counter() - start) / 60, 2),
+            "figures": figures,
+        }
+        if output is not None:  # after every part: a later one that is cut short costs nothing
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(results, indent=1) + "\n")
+    if output is not None and "sizes" in results:
         plot(results, output.with_suffix(".png"))
+
+
+PARTS: dict[str, Callable[[bool], Any]] = {
+    "sizes": sizes,
+    "long": long,
+    "small": small,
+    "posteriors": posteriors,
+    "samples": shared_samples,
+    "encoder": encoder,
+    "nvib": nvib_key_bias,
+}
+
+
+def commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _cpu() -> str:

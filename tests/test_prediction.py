@@ -46,6 +46,36 @@ def test_samples_have_the_law_of_separate_passes() -> None:
     assert folded.std() > 1e-3
 
 
+class Branching(Classifier):
+    """Looks at the data after its attention, which vmap cannot run."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, scale: float = 1.0) -> Tensor:
+        logits = super().forward(x, mask, scale)
+        return logits if logits.mean() > -1e9 else -logits
+
+
+def test_what_comes_before_the_first_random_layer_is_computed_once() -> None:
+    model, x = nn.Sequential(nn.Linear(8, 8), Classifier(ba.Weibull(0.7))), torch.randn(2, 5, 8)
+    per_sample: list[bool] = []
+    for layer in (model[0], model[1].head):
+        layer.register_forward_hook(
+            lambda _module, _inputs, output: per_sample.append(torch._C._functorch.is_batchedtensor(output))
+        )
+    ba.predict(model, x, samples=4)
+    assert per_sample == [False, True]
+
+
+def test_a_model_that_vmap_cannot_run_is_folded() -> None:
+    x = torch.randn(2, 5, 8)
+    plain = Branching(ba.Softmax()).eval()
+    assert torch.allclose(ba.predict(plain, x, samples=3).samples, plain(x).expand(3, 2, 4), atol=1e-6)
+    model = Branching(ba.Weibull(0.7))
+    folded = ba.predict(model, x, samples=2000).samples
+    model.__class__ = Classifier
+    together = ba.predict(model, x, samples=2000).samples
+    assert stats.ks_2samp(folded[:, 1, 2].numpy(), together[:, 1, 2].numpy()).pvalue > 1e-3
+
+
 def test_examples_of_a_batch_and_samples_are_independent() -> None:
     model = Classifier(ba.Weibull(0.7))
     x = torch.randn(1, 5, 8).expand(2, 5, 8)

@@ -148,8 +148,10 @@ def predict(
 ) -> Any:
     """Sample the model's predictions: `samples` passes in eval mode with random attention weights, or random weights.
 
-    Samples are folded into the batch: one pass runs as many copies of the inputs as fit in `max_rows` rows. A network whose weights
-    are random (`bayesattn.weights`) is drawn once for each sample, and runs once for each.
+    One pass draws as many samples as fit in `max_rows` rows. What comes before the first random operation is computed once for all of
+    them, and so are the scores of the first random attention (`torch.vmap` over the samples). A model that vmap cannot run gets copies of
+    the inputs folded into its batch instead: the same distribution, more slowly. A network whose
+    weights are random (`bayesattn.weights`) is drawn once for each sample, and runs once for each.
 
     Args:
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
@@ -181,15 +183,14 @@ def predict(
             raise ValueError("point_estimate=True has no noise: leave dropout=True out, or sample.")
         samples = 1
     noise = nullcontext() if point_estimate else sampling(generator)
+    random_as_a_whole = any(isinstance(module, DrawsOnce) for module in model.modules())
+    in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
     with _predicting(model, dropout), torch.no_grad(), noise:
+        sampler = _Sampler(lambda part: _outputs(take(call(model, part)), likelihood))
         while True:
             try:
-                collected = [
-                    torch.cat(parts, 1)
-                    for parts in zip(
-                        *_run_in_chunks(model, inputs, batch, samples, rows, take, likelihood), strict=True
-                    )
-                ]
+                chunks = in_parts(sampler, inputs, batch, samples, rows)
+                collected = [torch.cat(parts, 1) for parts in zip(*chunks, strict=True)]
                 break
             except torch.OutOfMemoryError:
                 if rows == 1:
@@ -200,40 +201,18 @@ def predict(
     return CategoricalPrediction(collected[0]) if likelihood == "categorical" else Prediction(collected[0])
 
 
-def _run_in_chunks(
-    model: nn.Module,
-    inputs: Any,
-    batch: int,
-    samples: int,
-    rows: int,
-    take: Callable[[Any], Any],
-    likelihood: Likelihood,
-) -> Iterator[list[Tensor]]:
+def _run_in_chunks(sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int) -> Iterator[list[Tensor]]:
     """Outputs [samples, part of the batch, ...], part by part."""
-    if any(isinstance(module, DrawsOnce) for module in model.modules()):
-        yield from _run_sample_by_sample(model, inputs, batch, samples, rows, take, likelihood)
-        return
     for start in range(0, batch, rows):
         part = _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
         size = min(rows, batch - start)
         at_once = min(samples, max(1, rows // size))
-        chunks: list[list[Tensor]] = []
-        for drawn in range(0, samples, at_once):
-            copies = min(at_once, samples - drawn)
-            folded = _map_batch(part, size, lambda tensor, copies=copies: torch.cat([tensor] * copies))
-            result = take(call(model, folded))
-            chunks.append([_unfold(tensor, copies, size) for tensor in _outputs(result, likelihood)])
+        chunks = [sampler.draw(part, size, min(at_once, samples - drawn)) for drawn in range(0, samples, at_once)]
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
 
 def _run_sample_by_sample(
-    model: nn.Module,
-    inputs: Any,
-    batch: int,
-    samples: int,
-    rows: int,
-    take: Callable[[Any], Any],
-    likelihood: Likelihood,
+    sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int
 ) -> Iterator[list[Tensor]]:
     """The same for a network that is random as a whole: each sample is one network, for the whole batch."""
     parts = [
@@ -244,10 +223,51 @@ def _run_sample_by_sample(
     for index in range(samples):
         with one_draw(index):
             for part, collected in zip(parts, results, strict=True):
-                outputs = _outputs(take(call(model, part)), likelihood)
-                collected.append([_unfold(tensor, 1, _batch_size(part)) for tensor in outputs])
+                collected.append([_unfold(tensor, 1, _batch_size(part)) for tensor in sampler.run(part)])
     for collected in results:
         yield [torch.cat(tensors) for tensors in zip(*collected, strict=True)]
+
+
+class _Sampler:
+    """Draws outputs, [samples, batch, ...]: by `torch.vmap` until that fails, then by folding."""
+
+    def __init__(self, run: Callable[[Any], tuple[Tensor, ...]]):
+        self.run = run
+        self.vmap_works = True
+
+    def draw(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
+        if self.vmap_works and samples > 1:
+            try:
+                return self._together(inputs, size, samples)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:
+                # an operation that vmap does not know, a branch that depends on the data, or an error of the model's own, which
+                # folding meets again and raises
+                self.vmap_works = False
+        folded = _map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
+        return [_unfold(tensor, samples, size) for tensor in self.run(folded)]
+
+    def _together(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
+        """vmap over samples that differ in nothing but their random numbers: it computes what has none of them once."""
+        with _without_loops():
+            drawn = torch.vmap(lambda _: self.run(inputs), randomness="different")(torch.arange(samples))
+        for tensor in drawn:
+            if tensor.dim() < 2 or tensor.shape[1] != size:
+                raise ValueError("The output does not have the batch first.")
+        return list(drawn)
+
+
+@contextmanager
+def _without_loops() -> Iterator[None]:
+    """Operations for which vmap would loop over the samples, with a warning, raise instead."""
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+    before = functorch._is_vmap_fallback_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    try:
+        yield
+    finally:
+        functorch._set_vmap_fallback_enabled(before)
 
 
 def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:

@@ -164,3 +164,37 @@ def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert build.cache_directory() == tmp_path / "bayesattn"
     monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path / "mine"))
     assert build.cache_directory() == tmp_path / "mine"
+
+
+COMPARE = """
+import torch, bayesattn as ba
+torch.set_num_threads(1)
+torch.manual_seed(0)
+q = torch.randn(1, 2, 90, 20)
+k, v = torch.randn(1, 2, 150, 20), torch.randn(1, 2, 150, 24)
+for posterior in (ba.Weibull(2.0), ba.Weibull(3.0, ba.ContextualGamma(0.5)).bind(num_heads=2, head_dim=20), ba.LogNormal(0.5)):
+    found = []
+    for backend, dtype in (("reference", torch.float64), ("native", torch.float32)):
+        leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+        torch.manual_seed(4)
+        with ba.record() as latents:
+            output = ba.attend(*leaves, posterior.to(dtype), is_causal=True, dropout_p=0.2, backend=backend)
+        loss = output.square().sum() + 0.01 * latents.local_kl.sum()
+        found.append([output, latents.local_kl, *torch.autograd.grad(loss, leaves)])
+    print(max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found)))
+print(ba.kernels.explain(q, k, v, ba.Weibull(2.0), backend="native"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", ["-mavx2 -mfma", ""], ids=["avx2", "plain"])
+def test_other_instruction_sets_give_the_same(tmp_path: Path, flags: str) -> None:
+    """AVX2, and C++ that knows nothing of the CPU, through a compiler that is given those flags instead of its own choice."""
+    compiler = build.find_compiler()
+    if compiler is None:
+        pytest.skip("no compiler")
+    body = f'exec {compiler} $(echo "$@" | sed "s/-march=native/{flags}/")'
+    ours = script(tmp_path / "compiler", body)
+    *differences, explanation = run(COMPARE, CXX=str(ours), BAYESATTN_CACHE=str(tmp_path / "cache"))
+    assert explanation == "native: asked for"
+    assert max(map(float, differences)) < 1e-4

@@ -206,6 +206,49 @@ def test_compiled_in_one_graph_it_gives_the_same() -> None:
     assert max(differences) < 1e-5
 
 
+EXPORTED = """
+import torch, bayesattn as ba
+torch.set_num_threads(1)
+
+class Attention(torch.nn.Module):
+    def __init__(self, backend):
+        super().__init__()
+        self.posterior, self.backend = ba.Weibull(2.0), backend
+
+    def forward(self, q, k, v):
+        return ba.attend(q, k, v, self.posterior, backend=self.backend)
+
+q, k, v = (torch.randn(1, 2, 70, 16) for _ in range(3))
+for backend in ("chunked", "native"):
+    model = Attention(backend)
+    program = torch.export.export(model, (q, k, v))
+    graphs = [part.graph for part in program.graph_module.modules() if hasattr(part, "graph")]
+    outputs = []
+    for run in (program.module(), model):
+        torch.manual_seed(3)
+        outputs.append(run(q, k, v).detach())
+    calls = sum("bayesattn" in str(node.target) for graph in graphs for node in graph.nodes)
+    print(calls, float((outputs[0] - outputs[1]).abs().max()))
+"""
+
+
+def test_exported_it_is_one_operator() -> None:
+    """Also where exporting is the first use of the native kernel, which is then loaded while torch traces."""
+    done = subprocess.run([sys.executable, "-c", EXPORTED], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["1 0.0", "1 0.0"]
+
+
+@pytest.mark.slow
+def test_compiled_by_inductor_it_gives_the_same() -> None:
+    code = COMPILED.replace('backend="aot_eager", ', "")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    differences = [float(line) for line in done.stdout.splitlines()]
+    assert len(differences) == 3
+    assert max(differences) < 1e-4
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_under_autocast_it_is_computed_in_float32(backend: Any) -> None:
     q, k, v = (torch.randn(1, 2, 70, 16) for _ in range(3))

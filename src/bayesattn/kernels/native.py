@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_double, c_int64, c_uint64, c_void_p
 from dataclasses import dataclass
 
@@ -86,7 +87,11 @@ class Library:
 def library() -> Library:
     """The kernel, compiled if need be; the first failure is told as a warning, later ones by `explain`."""
     built = build.build(build.find_compiler(), build.cache_directory())
-    loaded = Library(None, built.message) if built.path is None else _load(str(built.path), built.message)
+    loaded = Library(None, built.message)
+    if built.path is not None:
+        # in a thread of its own: the check needs real tensors, also while this thread traces with others (export, vmap, autocast)
+        with ThreadPoolExecutor(1) as apart:
+            loaded = apart.submit(_load, str(built.path), built.message).result()
     if built.is_news and built.path is not None:
         warnings.warn(
             f"bayesattn: {built.message}. Set BAYESATTN_CACHE to a directory that can be written.", stacklevel=2

@@ -74,3 +74,41 @@ def _differentiate(ctx: Any, grad_output: Tensor | None, _: Any, grad_statistics
 
 
 attention.register_autograd(_differentiate, setup_context=_remember)
+
+
+@attention.register_vmap
+def _(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[tuple[Tensor, ...], tuple[int | None, ...]]:
+    """Samples of one problem share its scores; problems that differ are folded into one batch.
+
+    Either way their noise is that of the first seed, at other examples.
+    """
+    count, call = info.batch_size, Call(*inputs)
+    differing = {name: place for name, place in zip(Call._fields, in_dims, strict=True) if place is not None}
+    if call.samples != 1:
+        raise NotImplementedError("vmap over an attention that shares samples already: use samples=1.")
+    if call.seed is not None:
+        if "seed" not in differing:
+            raise NotImplementedError("vmap over attention with the same noise: use randomness='different'.")
+        call = call._replace(seed=call.seed.select(differing.pop("seed"), 0))
+    if not differing:
+        output, log_total, statistics = attention(*call._replace(samples=count))
+        return (*(tensor.unflatten(0, (count, -1)) for tensor in (output, log_total)), statistics), (0, 0, None)
+    batch = call.key.shape[1 if differing.get("key") == 0 else 0]
+
+    def fold(name: str, tensor: Tensor) -> Tensor:
+        if name in differing:
+            tensor = tensor.movedim(differing[name], 0)
+        elif tensor.shape[0] == 1 and batch != 1:  # a mask of all examples
+            return tensor
+        else:
+            tensor = tensor.unsqueeze(0)
+        return tensor.expand(count, batch, *tensor.shape[2:]).flatten(0, 1)
+
+    folded = {
+        name: fold(name, tensor)
+        for name, tensor in call._asdict().items()
+        if isinstance(tensor, Tensor) and name != "seed"
+    }
+    output, log_total, statistics = attention(*call._replace(**folded))
+    apart = (output.unflatten(0, (count, batch)), log_total.unflatten(0, (count, batch)))
+    return (*apart, statistics.unflatten(1, (count, batch))), (0, 0, 1)

@@ -4,11 +4,23 @@
 // independent and every sum over keys or queries runs in index order: the result depends neither on the number of
 // threads nor on the size of the query tiles.
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 #include <vector>
 
 #include "tile.h"
 
-typedef std::vector<float> Buffer;
+// Floats that begin at a cache line: a vector that crosses two is read twice.
+struct Buffer {
+    std::unique_ptr<char[]> memory;
+    float* start;
+
+    explicit Buffer(int64_t size) : memory(new char[size * sizeof(float) + 64]) {
+        start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64);
+    }
+    float* data() { return start; }
+    float& operator[](int64_t place) { return start[place]; }
+};
 
 // Prior logits of one block of keys, padded to the block.
 static inline const float* prior_block(const Problem& p, int64_t b, int64_t h, int64_t k0, float* padded) {
@@ -22,31 +34,30 @@ static inline float per_row(const float* base, const int64_t* stride, int64_t b,
     return base ? *at(base, stride, b, h, row) : 0.0f;
 }
 
-// Weights of one row and one block, relative to the row's origin, after dropout; gives the factor of what was summed before.
+// Weights of one row and one block, relative to the row's origin, in place of its noise; gives the factor of what was summed before.
 template <int KIND, bool MASKED>
-static inline float weigh(const Problem& p, const float* line, const float* noise, float* weights, const NoiseBlock* dropout, const NoiseRow* dropout_row,
-                          float noise_scale, RunningTotal& total) {
+static inline float weigh(const float* line, float* noise, float noise_scale, RunningTotal& total) {
     Vector logits[VECTORS];
     for (int i = 0; i < VECTORS; i++) {
         logits[i] = load(line + i * WIDTH);
         if (KIND != NO_NOISE) logits[i] += load(noise + i * WIDTH) * noise_scale;
     }
     const float factor = total.add<MASKED>(logits);
-    if (dropout) {
-        IntVector random[VECTORS];
-        dropout->bits(*dropout_row, random);
-        for (int i = 0; i < VECTORS; i++)
-            logits[i] = random[i] >= (int32_t)p.dropout_threshold ? logits[i] * (float)p.dropout_factor : Vector{};
-    }
-    for (int i = 0; i < VECTORS; i++) store(weights + i * WIDTH, logits[i]);
+    for (int i = 0; i < VECTORS; i++) store(noise + i * WIDTH, logits[i]);
     return factor;
+}
+
+// x after dropout, by the random words of its places.
+static inline Vector dropped(const Problem& p, const float* words, Vector x) {
+    return NoiseBlock::bits(words) >= (int32_t)p.dropout_threshold ? x * (float)p.dropout_factor : Vector{};
 }
 
 // All keys for the queries [q_begin, q_end) of one head: tiles of keys outside, so that each is transposed once for all queries.
 template <int KIND, int MODE>
 static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
     const int64_t count = q_end - q_begin, kv = h / (p.heads / p.key_heads), limit = key_limit(p, b), tile = p.query_tile;
-    Buffer key_tile(p.features * BLOCK), scores(tile * BLOCK), weights(tile * BLOCK), noise(tile * BLOCK), factor(tile), sums(p.samples * count * p.values, 0.0f);
+    Buffer key_tile(p.features * BLOCK), scores(tile * BLOCK), weights(tile * BLOCK), drops(p.dropout_threshold ? tile * BLOCK : 0), factor(tile), sums(p.samples * count * p.values);
+    std::fill_n(sums.data(), p.samples * count * p.values, 0.0f);
     std::vector<RunningTotal> totals(p.samples * count);
     std::vector<RowSums> statistics(MODE == WITHOUT ? 0 : count);
     std::vector<NoiseRow> noise_rows(p.samples * count), dropout_rows(p.dropout_threshold ? p.samples * count : 0);
@@ -74,16 +85,17 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
             }
             for (int64_t s = 0; s < p.samples; s++) {
                 const int64_t first = s * count + q0 - q_begin;
-                NoiseBlock(p.generator, p.seed, s * p.batch + b, h, block, WEIGHTS).draw<KIND>(&noise_rows[first], rows, noise.data());
-                const NoiseBlock dropout(p.generator, p.seed, s * p.batch + b, h, block, DROPOUT);
+                NoiseBlock(p.generator, p.seed, s * p.batch + b, h, block, WEIGHTS).draw<KIND>(&noise_rows[first], rows, weights.data());
                 for (int64_t row = 0; row < rows; row++) {
-                    const float *line = scores.data() + row * BLOCK, *noise_line = noise.data() + row * BLOCK;
+                    const float* line = scores.data() + row * BLOCK;
                     float* to = weights.data() + row * BLOCK;
-                    const NoiseRow* dropout_row = p.dropout_threshold ? &dropout_rows[first + row] : nullptr;
-                    const NoiseBlock* drops = p.dropout_threshold ? &dropout : nullptr;
                     const float noise_scale = per_row(p.noise_scale, p.noise_scale_stride, b, h, q0 + row);
-                    factor[row] = masked ? weigh<KIND, true>(p, line, noise_line, to, drops, dropout_row, noise_scale, totals[first + row])
-                                         : weigh<KIND, false>(p, line, noise_line, to, drops, dropout_row, noise_scale, totals[first + row]);
+                    factor[row] = masked ? weigh<KIND, true>(line, to, noise_scale, totals[first + row])
+                                         : weigh<KIND, false>(line, to, noise_scale, totals[first + row]);
+                }
+                if (p.dropout_threshold) {
+                    NoiseBlock(p.generator, p.seed, s * p.batch + b, h, block, DROPOUT).words(&dropout_rows[first], rows, drops.data());
+                    for (int64_t i = 0; i < rows * BLOCK; i += WIDTH) store(weights.data() + i, dropped(p, drops.data() + i, load(weights.data() + i)));
                 }
                 multiply<false>(rows, p.values, width, weights.data(), BLOCK, value, p.value_stride[2], sums.data() + first * p.values, p.values, factor.data());
             }
@@ -112,26 +124,19 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
 
 // Gradients of one row and one block. In: scores, and the gradient of the weights. Out: the weights as used (in `line`), and the gradient of the
 // scores, times the scale (in `gradient`).
-struct RowGradient {
-    NoiseRow dropout_row;
-    float delta, log_total, noise_scale, prior_total, of_total, of_first, of_second, of_exponentials, total;
+struct alignas(64) RowGradient {
     Vector noise_scale_gradient{};
+    float delta, log_total, noise_scale, prior_total, of_total, of_first, of_second, of_exponentials, total;
     float prior_total_gradient = 0;
 
     template <int KIND, int MODE, bool MASKED>
-    inline void block(const Problem& p, const float* noise, const NoiseBlock* dropout, float* line, float* gradient, const float* prior_logits,
+    inline void block(const Problem& p, const float* noise, const float* drops, float* line, float* gradient, const float* prior_logits,
                       float* prior_gradient) {
-        IntVector random[VECTORS];
-        if (dropout) dropout->bits(dropout_row, random);
         for (int i = 0; i < VECTORS; i++) {
             const Vector phi = load(line + i * WIDTH);
             const Vector weight = where_allowed<MASKED>(phi, exponential((KIND == NO_NOISE ? phi : phi + load(noise + i * WIDTH) * noise_scale) - log_total));
             Vector of_weight = load(gradient + i * WIDTH), used = weight;
-            if (dropout) {
-                const IntVector kept = random[i] >= (int32_t)p.dropout_threshold;
-                of_weight = kept ? of_weight * (float)p.dropout_factor : Vector{};
-                used = kept ? weight * (float)p.dropout_factor : Vector{};
-            }
+            if (drops) of_weight = dropped(p, drops + i * WIDTH, of_weight), used = dropped(p, drops + i * WIDTH, weight);
             Vector of_score = weight * (of_weight - delta);
             if (KIND != NO_NOISE) noise_scale_gradient += of_score * load(noise + i * WIDTH);
             if (MODE == USUAL) of_score += where_allowed<MASKED>(phi, of_total * exponential(phi - total) + of_first);
@@ -184,10 +189,10 @@ struct RowGradient {
 template <int KIND, int MODE>
 static void backward_head(const Problem& p, int64_t b, int64_t kv) {
     const int64_t group = p.heads / p.key_heads, limit = key_limit(p, b), tile = p.query_tile, plane = p.batch * p.heads * p.queries;
-    Buffer key_tile(p.features * BLOCK), value_tile(p.values * BLOCK), scores(tile * BLOCK), gradients(tile * BLOCK), noise(tile * BLOCK);
+    Buffer key_tile(p.features * BLOCK), value_tile(p.values * BLOCK), scores(tile * BLOCK), gradients(tile * BLOCK), noise(tile * BLOCK), drops(p.dropout_threshold ? tile * BLOCK : 0);
     const std::vector<float> ones(std::max<int64_t>(tile, BLOCK), 1.0f);
     std::vector<RowGradient> state(group * p.queries);
-    std::vector<NoiseRow> noise_rows(group * p.queries);
+    std::vector<NoiseRow> noise_rows(group * p.queries), dropout_rows(p.dropout_threshold ? group * p.queries : 0);
     for (int64_t g = 0; g < group; g++) {
         const int64_t h = kv * group + g;
         for (int64_t query = 0; query < p.queries; query++) {
@@ -197,7 +202,7 @@ static void backward_head(const Problem& p, int64_t b, int64_t kv) {
             for (int64_t d = 0; d < p.values; d += WIDTH) dot += load(out + d) * load(of_out + d);
             RowGradient& of = state[g * p.queries + query];
             if (KIND != NO_NOISE) noise_rows[g * p.queries + query] = NoiseRow(p.generator, p.seed, b, h, query, WEIGHTS);
-            if (p.dropout_threshold) of.dropout_row = NoiseRow(p.generator, p.seed, b, h, query, DROPOUT);
+            if (p.dropout_threshold) dropout_rows[g * p.queries + query] = NoiseRow(p.generator, p.seed, b, h, query, DROPOUT);
             of.delta = sum_of(dot), of.log_total = p.log_total[row];
             of.noise_scale = per_row(p.noise_scale, p.noise_scale_stride, b, h, query);
             of.prior_total = per_row(p.prior_total, p.prior_total_stride, b, h, query);
@@ -219,7 +224,6 @@ static void backward_head(const Problem& p, int64_t b, int64_t kv) {
             float padded[BLOCK], prior_gradient[BLOCK] = {};
             const float* prior = prior_block(p, b, h, k0, padded);
             const NoiseBlock noise_block(p.generator, p.seed, b, h, block, WEIGHTS), dropout(p.generator, p.seed, b, h, block, DROPOUT);
-            const NoiseBlock* drops = p.dropout_threshold ? &dropout : nullptr;
             for (int64_t q0 = p.causal ? k0 / tile * tile : 0; q0 < p.queries; q0 += tile) {
                 const int64_t rows = std::min(tile, p.queries - q0);
                 const float* query = at(p.query, p.query_stride, b, h, q0);
@@ -228,11 +232,13 @@ static void backward_head(const Problem& p, int64_t b, int64_t kv) {
                 const bool masked = mask_tile(p, b, h, q0, rows, k0, limit, scores.data());
                 multiply<false>(rows, BLOCK, p.values, of_out, p.grad_output_stride[2], value_tile.data(), BLOCK, gradients.data(), BLOCK, nullptr);
                 noise_block.draw<KIND>(&noise_rows[g * p.queries + q0], rows, noise.data());
+                if (p.dropout_threshold) dropout.words(&dropout_rows[g * p.queries + q0], rows, drops.data());
                 for (int64_t row = 0; row < rows; row++) {
                     RowGradient& of = state[g * p.queries + q0 + row];
                     float *line = scores.data() + row * BLOCK, *gradient = gradients.data() + row * BLOCK;
-                    if (masked) of.block<KIND, MODE, true>(p, noise.data() + row * BLOCK, drops, line, gradient, prior, prior_gradient);
-                    else of.block<KIND, MODE, false>(p, noise.data() + row * BLOCK, drops, line, gradient, prior, prior_gradient);
+                    const float *drop_line = p.dropout_threshold ? drops.data() + row * BLOCK : nullptr, *noise_line = noise.data() + row * BLOCK;
+                    if (masked) of.block<KIND, MODE, true>(p, noise_line, drop_line, line, gradient, prior, prior_gradient);
+                    else of.block<KIND, MODE, false>(p, noise_line, drop_line, line, gradient, prior, prior_gradient);
                 }
                 multiply<true>(width, p.values, rows, scores.data(), BLOCK, of_out, p.grad_output_stride[2], grad_value, p.values, ones.data());
                 multiply<true>(width, p.features, rows, gradients.data(), BLOCK, query, p.query_stride[2], grad_key, p.features, ones.data());

@@ -55,9 +55,9 @@ static inline Vector where_allowed(Vector score, Vector x) {
 // Sums of exponentials of a row, relative to exp(origin). The origin follows the maximum only when that has grown by more than SLACK: it need
 // not be the maximum, as long as nothing overflows, and the sums need not be scaled for every new one.
 constexpr float SLACK = 16.0f;
-struct RunningTotal {
-    float origin = -INFINITY;
+struct alignas(64) RunningTotal {
     Vector total{};
+    float origin = -INFINITY;
 
     // exp(logits - origin), in place; gives the factor of what was summed before.
     template <bool MASKED>

@@ -84,11 +84,10 @@ static inline Vector exponential(Vector x) {
     x = maximum(x, all(-87.0f));
     const Vector rounded = x * 1.44269504089f + shift;
     const Vector rest = x * 1.44269504089f - (rounded - shift);
-    Vector series = rest * 1.535336188319500e-4f + 1.339887440266574e-3f;
-    series = series * rest + 9.618437357674640e-3f;
-    series = series * rest + 5.550332471162809e-2f;
-    series = series * rest + 2.402264791363012e-1f;
-    series = series * rest + 6.931472028550421e-1f;
+    Vector series = rest * 1.32647e-3f + 9.67151e-3f;
+    series = series * rest + 5.550734e-2f;
+    series = series * rest + 2.4022242e-1f;
+    series = series * rest + 6.9314698e-1f;
     series = series * rest + 1.0f;
     return bits_as_float(float_as_bits(series) + (float_as_bits(rounded) << 23));
 }
@@ -114,23 +113,31 @@ static inline Vector logarithm(Vector x) {
     return f + y + e * 0.693359375f;
 }
 
-// log |x| for normal x, relative error 4e-6 below 1, which is where the noise needs it: |x| = mantissa * 2^exponent, 1/2 <= mantissa < 1.
-static inline Vector short_logarithm(Vector x) {
+// log |x| in place for normal x, relative error 4e-6 below 1, which is where the noise needs it: |x| = mantissa * 2^exponent,
+// 1/2 <= mantissa < 1. Of COUNT vectors side by side: the steps of one alone wait for each other.
+template <int COUNT>
+static inline void short_logarithms(Vector x[COUNT]) {
+    static constexpr float SERIES[] = {-0.31108924746513367f, -0.4033607840538025f, 0.3136714696884155f, -0.5008954405784607f, 0.9999935030937195f};
+    Vector f[COUNT], y[COUNT], exponent[COUNT];
+#pragma GCC unroll 16
+    for (int i = 0; i < COUNT; i++) {
 #if defined(__AVX512F__)
-    const Vector mantissa = (Vector)_mm512_getmant_ps((__m512)x, _MM_MANT_NORM_p5_1, _MM_MANT_SIGN_zero);
-    const Vector exponent = (Vector)_mm512_getexp_ps((__m512)x);
+        f[i] = (Vector)_mm512_getmant_ps((__m512)x[i], _MM_MANT_NORM_p5_1, _MM_MANT_SIGN_zero) - 1.0f;
+        exponent[i] = (Vector)_mm512_getexp_ps((__m512)x[i]);
 #else
-    const IntVector bits = float_as_bits(x);
-    const Vector mantissa = bits_as_float((bits & 0x7fffff) | 0x3f000000);
-    const Vector exponent = __builtin_convertvector(((bits >> 23) & 0xff) - 127, Vector);
+        const IntVector bits = float_as_bits(x[i]);
+        f[i] = bits_as_float((bits & 0x7fffff) | 0x3f000000) - 1.0f;
+        exponent[i] = __builtin_convertvector(((bits >> 23) & 0xff) - 127, Vector);
 #endif
-    const Vector f = mantissa - 1.0f;
-    Vector y = f * -0.8463761806488037f + -0.31108924746513367f;
-    y = y * f + -0.4033607840538025f;
-    y = y * f + 0.3136714696884155f;
-    y = y * f + -0.5008954405784607f;
-    y = y * f + 0.9999935030937195f;
-    return y * f + (exponent * 0.69314718056f + 0.69314718056f);
+        y[i] = all(-0.8463761806488037f);
+    }
+#pragma GCC unroll 8
+    for (float coefficient : SERIES) {
+#pragma GCC unroll 16
+        for (int i = 0; i < COUNT; i++) y[i] = y[i] * f[i] + coefficient;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < COUNT; i++) x[i] = y[i] * f[i] + (exponent[i] * 0.69314718056f + 0.69314718056f);
 }
 
 // cos and sin of 2 pi u, u in (0, 1).
