@@ -116,3 +116,28 @@ def test_a_perfect_order_has_the_least_area() -> None:
     perfect, random = metrics.aurc(-loss + 0.1 * noise, loss), metrics.aurc(noise, loss)
     assert perfect < random
     assert random.item() == pytest.approx(loss.mean().item(), abs=0.1)
+
+
+def test_soft_accuracy_by_hand() -> None:
+    """Of ten annotators; leave-one-out averages min(·/3, 1) over the ten sets of nine."""
+    agreeing = torch.arange(11)
+    simple = [0, 1 / 3, 2 / 3] + [1.0] * 8
+    torch.testing.assert_close(metrics.soft_accuracy(agreeing), torch.tensor(simple))
+    sets = []
+    for n in range(11):
+        answers = [1] * n + [0] * (10 - n)
+        left = [min((sum(answers) - answers[out]) / 3, 1) for out in range(10)]
+        sets.append(sum(left) / 10)
+    torch.testing.assert_close(metrics.soft_accuracy(agreeing, form="leave-one-out"), torch.tensor(sets))
+    with pytest.raises(ValueError, match="agreeing must lie between 0 and annotators=10"):
+        metrics.soft_accuracy(torch.tensor([11]))
+
+
+def test_p_values_are_scipys() -> None:
+    scipy_stats = pytest.importorskip("scipy.stats")
+    logits = torch.randn(12, 5, 3)
+    found = metrics.top_two_p_values(logits)
+    for example in range(5):
+        first, second = logits.double().softmax(-1).mean(0)[example].topk(2).indices.tolist()
+        wanted = scipy_stats.ttest_rel(logits[:, example, first].double(), logits[:, example, second].double()).pvalue
+        assert found[example].item() == pytest.approx(wanted, rel=1e-6)

@@ -24,6 +24,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
+    from bayesattn.show import ShowCommand, show
     from bayesattn.study_command import StudyCommand, make_study
 
     console = Console()
@@ -39,6 +40,7 @@ def _run(arguments: list[str]) -> None:
         "sample": text_commands.SampleCommand,
         "figures": text_commands.FiguresCommand,
         "study": StudyCommand,
+        "show": ShowCommand,
     }
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
@@ -68,6 +70,8 @@ def _run(arguments: list[str]) -> None:
             text_commands.draw_figures(options, console)
         elif isinstance(options, StudyCommand):
             make_study(options, console)
+        elif isinstance(options, ShowCommand):
+            show(options, console)
         else:
             sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:

@@ -67,6 +67,29 @@ def aurc(confidence: Float[Tensor, " batch"], loss: Float[Tensor, " batch"]) -> 
     return selective_risk(confidence, loss).mean()
 
 
+def soft_accuracy(
+    agreeing: Shaped[Tensor, "*shape"], annotators: int = 10, form: Literal["simple", "leave-one-out"] = "simple"
+) -> Float[Tensor, "*shape"]:
+    """Accuracy of an answer with which `agreeing` of the `annotators` agree (VQA): three are as good as all.
+
+    "simple": min(agreeing / 3, 1), as BAM and the VQA paper print it. "leave-one-out": its mean over all choices of all
+    annotators but one, as VQA's evaluation code has it: with 10 annotators 0.3, 0.6, 0.9, 1 in place of 1/3, 2/3, 1, 1.
+
+    >>> import torch
+    >>> soft_accuracy(torch.tensor([0, 1, 3, 10]), form="leave-one-out")
+    tensor([0.0000, 0.3000, 0.9000, 1.0000])
+    """
+    checks.one_of("form", form, ("simple", "leave-one-out"))
+    number = agreeing.double()
+    if bool(((number < 0) | (number > annotators)).any()):
+        raise ValueError(f"agreeing must lie between 0 and annotators={annotators}.")
+    if form == "simple":
+        return (number / 3.0).clamp_max(1.0).float()
+    without_one_that_agrees = ((number - 1.0) / 3.0).clamp(0.0, 1.0)
+    without_another = (number / 3.0).clamp_max(1.0)
+    return ((number * without_one_that_agrees + (annotators - number) * without_another) / annotators).float()
+
+
 @dataclass(frozen=True)
 class PAvPU:
     """Patch accuracy versus patch uncertainty: the share of examples that are accurate and certain, or inaccurate and uncertain.
@@ -135,22 +158,11 @@ def pavpu(
     >>> pavpu(logits, torch.tensor([0, 0])).samples
     20
     """
-    checks.one_of("test", test, ("paired", "welch"))
-    checks.one_of("on", on, ("logits", "probs"))
-    if logits.dim() != 3 or logits.shape[0] < 2:
-        raise ValueError(
-            f"logits must be [samples, batch, classes] with at least 2 samples, got {tuple(logits.shape)}."
-        )
     if (labels is None) == (accuracy is None):
         raise ValueError("Give labels=, or accuracy= in its place, and not both.")
-    values = logits.double()
-    probabilities = values.softmax(-1)
-    mean = probabilities.mean(0)
-    top = mean.topk(2, dim=-1).indices.expand(values.shape[0], -1, -1)
-    first, second = (values if on == "logits" else probabilities).gather(-1, top).unbind(-1)
-    certain = (_p_value(first, second, test) <= threshold).double()
+    certain = (top_two_p_values(logits, test=test, on=on) <= threshold).double()
     if accuracy is None:
-        accuracy = (mean.argmax(-1) == labels).double()
+        accuracy = (logits.double().softmax(-1).mean(0).argmax(-1) == labels).double()
     elif accuracy.shape != certain.shape or accuracy.min() < 0 or accuracy.max() > 1:
         raise ValueError(f"accuracy must hold {certain.shape[0]} values in [0, 1].")
     accurate = accuracy.double()
@@ -159,11 +171,34 @@ def pavpu(
         (accurate * (1 - certain)).sum().item(),
         ((1 - accurate) * certain).sum().item(),
         ((1 - accurate) * (1 - certain)).sum().item(),
-        samples=values.shape[0],
+        samples=logits.shape[0],
         threshold=threshold,
         test=test,
         on=on,
     )
+
+
+def top_two_p_values(
+    logits: Float[Tensor, "samples batch classes"],
+    *,
+    test: Literal["paired", "welch"] = "paired",
+    on: Literal["logits", "probs"] = "logits",
+) -> Float[Tensor, " batch"]:
+    """How sure a prediction is, as `pavpu` has it: the p-value of the difference of the two classes of highest mean probability.
+
+    A low value is a sure prediction. The arguments are those of `pavpu`.
+    """
+    checks.one_of("test", test, ("paired", "welch"))
+    checks.one_of("on", on, ("logits", "probs"))
+    if logits.dim() != 3 or logits.shape[0] < 2:
+        raise ValueError(
+            f"logits must be [samples, batch, classes] with at least 2 samples, got {tuple(logits.shape)}."
+        )
+    values = logits.double()
+    probabilities = values.softmax(-1)
+    top = probabilities.mean(0).topk(2, dim=-1).indices.expand(values.shape[0], -1, -1)
+    first, second = (values if on == "logits" else probabilities).gather(-1, top).unbind(-1)
+    return _p_value(first, second, test)
 
 
 def _p_value(first: Tensor, second: Tensor, test: str) -> Tensor:

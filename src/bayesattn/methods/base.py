@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bayesattn.annotations import Float
 from bayesattn.latents import Latents
 from bayesattn.objective import Elbo, elbo
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.tasks.base import Examples, Task
 from bayesattn.weights import Ensemble
 
@@ -60,9 +60,10 @@ class Method:
         network = models[0] if len(models) == 1 else Ensemble(models)
         return task.predict(network, inputs, (samples if self.samples else 1) * len(models), self.samples_dropout)
 
-    def point_estimate(self, models: Sequence[nn.Module], task: Task, inputs: Any) -> Prediction:
+    def point_estimate(self, models: Sequence[nn.Module], task: Task, inputs: Any) -> Any:
         """What all members together predict without any noise: one sample of each."""
-        return _pooled([predict(model, inputs, likelihood=task.likelihood, point_estimate=True) for model in models])
+        predictions = [task.predict(model, inputs, 1, point_estimate=True) for model in models]
+        return predictions[0] if len(predictions) == 1 else _pooled(predictions)
 
 
 def _pooled(predictions: list[Prediction]) -> Prediction:

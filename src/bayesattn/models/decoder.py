@@ -7,12 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bayesattn import latents
-from bayesattn.alignment import keep_largest, log_weights
 from bayesattn.annotations import Bool, Float
+from bayesattn.models.stepwise import record_steps, step_weights
 from bayesattn.posteriors import Posterior
-from bayesattn.precision import to_compute
-from bayesattn.rows import DenseRows
 
 State = tuple[Tensor, ...]
 """The decoder's (hidden, cell) of each layer, and the context that is fed to its next step."""
@@ -101,29 +98,9 @@ class Decoder(nn.Module):
 
     def record_kl(self, decoded: Decoded, source: Source, target_mask: Bool[Tensor, "batch target"]) -> None:
         """Record the KL of all positions as one term of the posterior."""
-        if not latents.kl_is_wanted():
-            return
-        batch, target, length = decoded.scores.shape
-        rows = DenseRows((batch, 1, target, length), source.mask[:, None, None, :], target_mask)
-        scores = rows.fill_blocked(to_compute(decoded.scores).unsqueeze(1), 0.0)
-        one = scores.new_ones(())
-        tokens = rows.total_of_rows(one)
-        latents.add_local(
-            self.posterior.kl(scores, source.keys.unsqueeze(1), rows),
-            elements=rows.total_of_pairs(one),
-            rows=tokens,
-            tokens=tokens,
-            source=self.posterior,
-        )
+        record_steps(self.posterior, decoded.scores, source.keys, source.mask, target_mask)
 
     def _context(self, scores: Tensor, source: Source, k_max: int | None) -> Tensor:
         """The memory averaged with this step's weights."""
-        rows = DenseRows((scores.shape[0], 1, 1, scores.shape[1]), source.mask[:, None, None, :])
-        pairs = rows.fill_blocked(to_compute(scores)[:, None, None, :], 0.0)
-        if self.posterior.samples:
-            pairs = self.posterior.log_sample(pairs, rows, latents.current_generator())
-        else:
-            pairs = self.posterior.log_mean(pairs)
-        if k_max is not None:
-            pairs = keep_largest(log_weights(pairs[:, 0], source.mask), k_max).unsqueeze(1)
-        return (rows.softmax(pairs)[:, 0].to(source.memory.dtype) @ source.memory).squeeze(1)
+        weights = step_weights(self.posterior, scores, source.mask, k_max)
+        return (weights.to(source.memory.dtype).unsqueeze(1) @ source.memory).squeeze(1)

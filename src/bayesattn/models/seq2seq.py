@@ -22,7 +22,8 @@ from bayesattn.alignment.mixture import LogLikelihood
 from bayesattn.annotations import Float, Shaped
 from bayesattn.models.beam import Hypotheses, beam_search
 from bayesattn.models.decoder import Decoded, Decoder, Source, State
-from bayesattn.posteriors import Posterior, Softmax
+from bayesattn.models.stepwise import stepwise_posterior
+from bayesattn.posteriors import Posterior
 from bayesattn.precision import to_compute
 
 
@@ -97,7 +98,7 @@ class Seq2Seq(nn.Module):
         self.encoder = BidirectionalLSTM(embedding_dim, encoder_dim, layers, dropout)
         memory_dim = 2 * encoder_dim
         self.decoder = Decoder(
-            embedding_dim, memory_dim, decoder_dim, attention_dim, layers, dropout, _recurrent_posterior(attention)
+            embedding_dim, memory_dim, decoder_dim, attention_dim, layers, dropout, stepwise_posterior(attention)
         )
         self.query_readout = nn.Linear(decoder_dim, decoder_dim)
         self.context_readout = nn.Linear(memory_dim, decoder_dim, bias=False)
@@ -255,18 +256,3 @@ def perplexity(model: Seq2Seq, batches: Iterable[tuple[Tensor, Tensor]], k_max: 
     if tokens == 0:
         raise ValueError("batches holds no target token.")
     return math.exp(total / tokens)
-
-
-def _recurrent_posterior(attention: Objective | Posterior) -> Posterior:
-    if isinstance(attention, Objective):
-        return Softmax()
-    if not isinstance(attention, Posterior):
-        raise TypeError(
-            f"attention must be an objective such as ba.alignment.Marginal() or a posterior such as ba.Weibull(k=10.0), got {attention!r}."
-        )
-    if getattr(attention, "max_len", None) is not None:
-        raise ValueError(
-            f"attention={attention!r} is tied to query positions by max_len, but the decoder attends one position at a time: "
-            "use max_len=None."
-        )
-    return attention

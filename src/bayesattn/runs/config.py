@@ -88,4 +88,6 @@ def _changed(options: Any, changes: dict[str, Any] | None) -> Any:
     known = [field.name for field in dataclasses.fields(options)]
     for name in changes or {}:
         checks.one_of("option", name, known)
-    return dataclasses.replace(options, **(changes or {}))
+    # JSON knows no tuples
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in (changes or {}).items()}
+    return dataclasses.replace(options, **values)

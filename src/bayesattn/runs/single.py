@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 import bayesattn
 from bayesattn.methods import Method
@@ -95,12 +96,13 @@ class _Predictor:
         self.device = device
         self.calls = 0
 
-    def __call__(self, inputs: Tensor, point_estimate: bool = False) -> Any:
+    def __call__(self, inputs: Any, point_estimate: bool = False) -> Any:
+        inputs = pytree.tree_map_only(Tensor, lambda tensor: tensor.to(self.device), inputs)
         if point_estimate:
-            return self.method.point_estimate(self.models, self.task, inputs.to(self.device))
+            return self.method.point_estimate(self.models, self.task, inputs)
         torch.manual_seed(seed_of(self.config.seed, "evaluation", self.calls))
         self.calls += 1
-        return self.method.predict(self.models, self.task, inputs.to(self.device), self.config.training.samples)
+        return self.method.predict(self.models, self.task, inputs, self.config.training.samples)
 
 
 @dataclass(frozen=True)
@@ -113,7 +115,7 @@ class LoadedRun:
     method: Method
     models: list[nn.Module]
 
-    def predict(self, inputs: Tensor, samples: int | None = None) -> Any:
+    def predict(self, inputs: Any, samples: int | None = None) -> Any:
         """What the fitted models predict; by default with as many samples as in the run's evaluation."""
         return self.method.predict(self.models, self.task, inputs, samples or self.config.training.samples)
 

@@ -7,6 +7,7 @@ from bayesattn.tables import (
     thesis,
     thesis_weights,
     translation,
+    visual,
 )
 from bayesattn.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.tables.registered import TABLES
@@ -24,4 +25,5 @@ __all__ = [
     "thesis",
     "thesis_weights",
     "translation",
+    "visual",
 ]

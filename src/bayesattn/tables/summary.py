@@ -136,7 +136,10 @@ def _changes(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, 
 
 
 def figure(run: dict[str, Any], name: str) -> float | None:
-    """A run's metric, None if it has no such, or what it cost: "seconds_per_step" and "million_parameters"."""
+    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters".
+
+    None for a metric that could not be computed there, as METEOR without Java.
+    """
     if name == "million_parameters":
         return run["parameters"] / 1e6
     return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"].get(name)

@@ -1,7 +1,11 @@
 """Data + model + likelihood + metrics, one file per task."""
 
 from bayesattn.tasks import (
+    coco,
+    daquar,
     digits,
+    easy_vqa,
+    flickr8k,
     glue,
     graphs,
     iwslt14,
@@ -10,6 +14,7 @@ from bayesattn.tasks import (
     nvae,
     pos,
     toy,
+    vqa2,
 )
 from bayesattn.tasks.base import Evaluation, Splits, Task, Training
 from bayesattn.tasks.registered import TASKS
@@ -20,7 +25,11 @@ __all__ = [
     "Splits",
     "Task",
     "Training",
+    "coco",
+    "daquar",
     "digits",
+    "easy_vqa",
+    "flickr8k",
     "glue",
     "graphs",
     "iwslt14",
@@ -29,4 +38,5 @@ __all__ = [
     "nvae",
     "pos",
     "toy",
+    "vqa2",
 ]

@@ -137,9 +137,13 @@ class Task(ABC):
         """Figures of each validation example: the likelihood and, where a training is to be stopped early, "validation_accuracy"."""
         return {"validation_nll": self.nll(model, batch)}
 
-    def predict(self, model: nn.Module, inputs: Any, samples: int, dropout: bool) -> Any:
+    def predict(
+        self, model: nn.Module, inputs: Any, samples: int, dropout: bool = False, point_estimate: bool = False
+    ) -> Any:
         """What one fitted model says of `inputs`: a `Prediction`, or whatever else `evaluate` reads."""
-        return predict(model, inputs, samples, likelihood=self.likelihood, dropout=dropout)
+        return predict(
+            model, inputs, samples, likelihood=self.likelihood, dropout=dropout, point_estimate=point_estimate
+        )
 
     @abstractmethod
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:

@@ -27,3 +27,10 @@ def auroc(scores_of_zero: Float[Tensor, " n"], scores_of_one: Float[Tensor, " m"
     labels = torch.cat([torch.zeros(len(scores_of_zero)), torch.ones(len(scores_of_one))]).long()
     # torchmetrics takes scores outside [0, 1] for logits and squashes them, where close ones would tie
     return binary_auroc((scores - scores.min()) / (scores.max() - scores.min()).clamp_min(1e-300), labels).item()
+
+
+def calibration_error(confidence: Float[Tensor, " n"], accuracy: Float[Tensor, " n"]) -> float:
+    """Expected calibration error where accuracies may lie between 0 and 1: torchmetrics' takes right and wrong alone."""
+    place = (confidence * CALIBRATION_BINS).ceil().long().clamp(1, CALIBRATION_BINS) - 1
+    gaps = torch.zeros(CALIBRATION_BINS, dtype=torch.double, device=confidence.device)
+    return gaps.index_add(0, place, (confidence - accuracy).double()).abs().sum().item() / len(confidence)

@@ -165,7 +165,9 @@ class TranslationTask(Task):
         source, target = batch
         return model(trimmed(source), trimmed(target)).sum(1)
 
-    def predict(self, model: nn.Module, inputs: Any, samples: int, dropout: bool) -> Translations:
+    def predict(
+        self, model: nn.Module, inputs: Any, samples: int, dropout: bool = False, point_estimate: bool = False
+    ) -> Translations:
         assert isinstance(model, Seq2Seq)
         return Translations(model, inputs)
 
