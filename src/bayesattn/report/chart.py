@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -91,7 +91,7 @@ def dots(rows: Sequence[Dot], label: str) -> Markup:
 
 
 def lines(
-    series: dict[str, Points],
+    series: Mapping[str, Points],
     label: str,
     across: str,
     up: str,
@@ -116,11 +116,10 @@ def lines(
     for number, (name, each) in enumerate(series.items()):
         shown = [(horizontal(x), vertical(y)) for x, y in each if math.isfinite(x) and math.isfinite(y)]
         path = "M" + "L".join(f"{x} {y}" for x, y in shown)
-        parts.append(
-            Markup('<path class="line s{}" d="{}"><title>{}</title></path>').format(number % 8, path, name)
-            if shown
-            else ""
-        )
+        if shown:
+            parts.append(
+                Markup('<path class="line s{}" d="{}"><title>{}</title></path>').format(number % 8, path, name)
+            )
         if markers:
             parts += [
                 Markup('<circle class="dot s{}" cx="{}" cy="{}" r="3"/>').format(number % 8, *place) for place in shown
@@ -134,7 +133,7 @@ def lines(
     return _figure(parts, width, height, label) + legend(list(series))
 
 
-def histograms(groups: dict[str, Sequence[float]], label: str, across: str, high: float, bins: int = 25) -> Markup:
+def histograms(groups: Mapping[str, Sequence[float]], label: str, across: str, high: float, bins: int = 25) -> Markup:
     """Densities of several groups over one another, from 0 to `high`."""
     width, height, left, bottom = 560, 190, 20, 150
     densities = {name: _density(values, high, bins) for name, values in groups.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +171,7 @@ def training(histories: dict[str, list[dict[str, Any]]]) -> Section:
     )
 
 
-def interval_coverage(curves: dict[str, Sequence[tuple[float, float]]]) -> Section:
+def interval_coverage(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Section:
     """How many values lie inside the intervals that should hold a given share of them."""
     drawn = chart.lines(
         dict(curves),
@@ -262,7 +262,7 @@ def _of_example(weights: AttentionWeights, place: int, length: int) -> Attention
     )
 
 
-def explorer(models: dict[str, Sequence[Explored]]) -> Section:
+def explorer(models: Mapping[str, Sequence[Explored]]) -> Section:
     """Choose example, layer, head and query; see the weights' mean, deviation and prior, or one sample after another."""
     data = [
         {

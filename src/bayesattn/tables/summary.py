@@ -114,7 +114,7 @@ def _cell(
     values, paper = figures(method), printed(method)
     if metric.relative:
         others = _runs(table, dataset, table.compared_with[method], results) if method in table.compared_with else []
-        values = _changes(metric, _runs(table, dataset, method, results), others)
+        values = _gains(metric, _runs(table, dataset, method, results), others)
     if metric.relative_to is not None:
         # ratios have no unit: they compare where seconds on another machine do not
         unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)
@@ -126,7 +126,7 @@ def _cell(
     return Cell(statistics.fmean(values), error, paper)
 
 
-def _changes(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[float]:
+def _gains(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[float]:
     """The change of every run's figure against the other run of the same seed, in per cent; above 0 is better."""
     values, before = ({run["config"]["seed"]: run["metrics"][metric.ours] for run in each} for each in (runs, others))
     sign = 1.0 if metric.higher_is_better else -1.0
