@@ -147,9 +147,12 @@ def _matrix(file: DataFile) -> np.ndarray:
     found, path = _unpickled(file)
     try:
         rows, columns = (int(size) for size in found._shape)
-        parts = [torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)]
+        starts, places, values = (
+            torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)
+        )
         with sparse_rows():
-            return torch.sparse_csr_tensor(*parts, (rows, columns), check_invariants=True).to_dense().numpy()
+            matrix = torch.sparse_csr_tensor(starts, places, values, (rows, columns), check_invariants=True)
+        return matrix.to_dense().numpy()
     except (AttributeError, TypeError, ValueError, RuntimeError) as problem:
         raise DataError(f"{path} holds no sparse matrix ({problem}). {file.remedy()}") from None
 

@@ -61,7 +61,7 @@ class GlueTask(Task):
         if options.train_examples is not None:
             checks.whole("train_examples", options.train_examples, minimum=10)
         self.options = options
-        self.name = name
+        self.name: TaskName = name
         self.files = tuple(FILES[name].values())
         self.regression = name == "STS-B"
         self.likelihood = "gaussian" if self.regression else "categorical"
@@ -178,13 +178,14 @@ def _selective(found: dict[str, float], confidence: Tensor, loss: Tensor) -> Eva
     return Evaluation(found, {"risk_at_coverage": curve})
 
 
-for _name, _words in (
-    ("CoLA", "is the sentence acceptable?"),
-    ("SST-2", "is the review positive?"),
-    ("RTE", "does the second sentence follow?"),
-    ("MRPC", "do both sentences say the same?"),
-    ("STS-B", "how similar are two sentences, 0 to 5?"),
-):
+_QUESTIONS: dict[TaskName, str] = {
+    "CoLA": "is the sentence acceptable?",
+    "SST-2": "is the review positive?",
+    "RTE": "does the second sentence follow?",
+    "MRPC": "do both sentences say the same?",
+    "STS-B": "how similar are two sentences, 0 to 5?",
+}
+for _name, _words in _QUESTIONS.items():
     TASKS.add(
         _name.lower().replace("-", ""),
         f"GLUE's {_name}: {_words} MiniLM, fine-tuned",
