@@ -54,6 +54,7 @@ add(
         ),
         methods=ROWS,
         published_file=None,
+        reference="t",
         budgets={"small": {TASK: SMALL}},
         method_options={TASK: dict.fromkeys(ROWS[1:], START)},
         variants=NVAE | VTS | VTP,
