@@ -232,5 +232,5 @@ def test_random_weights_are_drawn_once_for_each_sample_and_for_all_inputs() -> N
     model = ba.weights.mean_field(torch.nn.Linear(3, 2), "laplace", initial_scale=0.5)
     x = torch.randn(1, 3).repeat(5, 1)
     samples = ba.predict(model, x, samples=6, max_rows=2, likelihood="values").samples
-    assert torch.equal(samples, samples[:, :1].expand_as(samples))
+    torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))  # a row alone is rounded in another way
     assert samples[:, 0, 0].unique().numel() == 6
