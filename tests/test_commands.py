@@ -57,7 +57,7 @@ def test_a_run_prints_its_metrics_and_is_read_the_second_time(
     [
         (("run", "toy-m33", "mle"), r"task='toy-m33' is not known. Did you mean 'toy-m3'"),
         (("run", "toy-m3", "attn-dirichlett"), r"method='attn-dirichlett' is not known. Did you mean 'attn-dirichlet'"),
-        (("table", "thesis-3.1"), r"table='thesis-3.1' is not known. Did you mean 'thesis-3.1"),
+        (("table", "thesis-3.111"), r"table='thesis-3.111' is not known. Did you mean 'thesis-3.11'"),
         (("table",), "Say which table"),
         (("render",), r"There are no results in results: make them with `bayesattn table NAME`"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -84,7 +85,8 @@ def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator
             while waiting and len(running) < jobs:
                 config = waiting.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(config.to_json(), str(parent), sender), daemon=True)
+                arguments = (config.to_json(), str(parent), dict(os.environ), sender)
+                process = context.Process(target=_work, args=arguments, daemon=True)
                 process.start()
                 sender.close()  # so that the end of the process is seen as the end of the pipe
                 running[receiver] = (config, process)
@@ -109,7 +111,8 @@ def _received(config: RunConfig, receiver: Any, process: ForkServerProcess) -> O
     return Outcome(config, result, error)
 
 
-def _work(values: dict[str, Any], parent: str, sender: Connection) -> None:
+def _work(values: dict[str, Any], parent: str, environment: dict[str, str], sender: Connection) -> None:
+    os.environ.update(environment)  # the server may be older than what was set since, such as BAYESATTN_DATA
     try:
         answer = (run_alone(values, parent), None)
     except KeyboardInterrupt:
