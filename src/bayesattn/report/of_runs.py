@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesattn.inspection import attention_weights
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction
 from bayesattn.report import sections
 from bayesattn.report.page import Page, Section
 from bayesattn.runs import LoadedRun, RunFolder, load_run
@@ -33,7 +34,7 @@ class _Looked:
     run: LoadedRun
     inputs: Tensor
     labels: Tensor
-    prediction: Prediction
+    prediction: Any
 
     @property
     def counted(self) -> Tensor:
