@@ -61,7 +61,7 @@ def main() -> None:
             f"τ_α {tau_alpha:5.1f}: largest difference {points[-1]['largest_difference']:.2e}, cosine {points[-1]['cosine']:.4f}"
         )
     data = {
-        "command": "python examples/nvib_minilm.py",
+        "command": f"python examples/nvib_minilm.py --sentences {options.sentences}",
         "commit": commit(),
         "sentences": len(sentences),
         "points": points,
