@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bayesattn.runs import RunFolder, configure, run
-from bayesattn.runs.training import _share, seed_of, triangle
+from bayesattn.runs.training import seed_of, share, triangle
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -103,11 +103,11 @@ def test_the_learning_rate_rises_and_falls() -> None:
 
 def test_a_share_of_the_examples_is_the_same_every_time_and_keeps_pairs() -> None:
     numbers = torch.arange(100)
-    first, double = _share((numbers, 2 * numbers), 0.25)
+    first, double = share((numbers, 2 * numbers), 0.25)
     assert len(first) == 25
     assert torch.equal(double, 2 * first)
-    assert torch.equal(_share((numbers,), 0.25)[0], first)
-    assert torch.equal(_share((numbers,), 1.0)[0], numbers)
+    assert torch.equal(share((numbers,), 0.25)[0], first)
+    assert torch.equal(share((numbers,), 1.0)[0], numbers)
 
 
 def test_seeds_differ() -> None:

@@ -28,8 +28,14 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     tokenizer.save_pretrained(folder)
     config = transformers.BertConfig(
-        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, vocab_size=len(WORDS)
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=len(WORDS),
+        initializer_range=0.3,  # of a width of 16: sentences differ from the start
     )
+    torch.manual_seed(0)
     transformers.BertModel(config).save_pretrained(folder)
     return folder
 

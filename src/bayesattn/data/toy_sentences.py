@@ -15,7 +15,7 @@ def toy_sentences(count: int, seed: int = 0) -> list[str]:
     """`count` sentences: someone did something with some things, perhaps somewhere; 4 to 20 words.
 
     >>> toy_sentences(2)
-    ['greta painted the boat and the house and the letter .', 'bruno left the warm lamp .']
+    ['david carried the boat and the warm boat and the garden and the window .', 'elena painted the small lamp and the road and the lamp .']
     """
     generator = random.Random(seed)
     return [_sentence(generator) for _ in range(count)]

@@ -64,7 +64,7 @@ def _texts(part: Part, row: Row, cell: Cell) -> list[str]:
 
 def ours(row: Row, cell: Cell) -> str:
     if cell.mean is None:
-        return "" if row.seeds else "not run"
+        return "not run" if cell.published or not row.seeds else ""
     return figure(cell.mean) + ("" if cell.error is None else f" ± {figure(cell.error)}")
 
 
