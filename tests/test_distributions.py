@@ -11,7 +11,9 @@ from scipy import special, stats
 from torch import Tensor
 from torch.distributions import Gamma, Weibull, kl_divergence
 
+import bayesattn as ba
 from bayesattn import distributions as ours
+from bayesattn.rows import DenseRows
 
 DRAWS = 1_000_000
 
@@ -32,7 +34,9 @@ def test_weibull_gamma_kl_is_the_kl(k: float, alpha: float, beta: float) -> None
     exact = kl_divergence(weibull, gamma).item()
     assert within(weibull.log_prob(draws) - gamma.log_prob(draws), exact)
     log_mean = torch.tensor(math.log(scale) + math.lgamma(1 + 1 / k), dtype=torch.float64)
-    same = ours.weibull_gamma_kl(k, log_mean, torch.tensor(math.log(alpha), dtype=torch.float64), beta)
+    posterior = ba.Weibull(k, ba.GammaPrior(alpha, beta), kl_scores="raw")
+    one_pair = log_mean.view(1, 1, 1, 1)
+    same = posterior.kl(one_pair, one_pair, DenseRows((1, 1, 1, 1)))
     assert same.item() == pytest.approx(exact, rel=1e-9)
 
 

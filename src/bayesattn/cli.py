@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 
 def main() -> None:
@@ -28,20 +30,21 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.study_command import StudyCommand, make_study
 
     console = Console()
-    kinds = {
-        "demo": DemoOptions,
-        "list": commands.ListCommand,
-        "run": commands.RunCommand,
-        "table": commands.TableCommand,
-        "render": commands.RenderCommand,
-        "report": commands.ReportCommand,
-        "align": AlignCommand,
-        "interpolate": text_commands.InterpolateCommand,
-        "sample": text_commands.SampleCommand,
-        "figures": text_commands.FiguresCommand,
-        "study": StudyCommand,
-        "show": ShowCommand,
+    known: dict[str, tuple[type, Callable[[Any, Console], object]]] = {
+        "demo": (DemoOptions, run_demo),
+        "list": (commands.ListCommand, commands.list_names),
+        "run": (commands.RunCommand, commands.say_how_to_run),
+        "table": (commands.TableCommand, commands.make_table),
+        "render": (commands.RenderCommand, commands.render_document),
+        "report": (commands.ReportCommand, commands.write_report),
+        "align": (AlignCommand, draw_alignment),
+        "interpolate": (text_commands.InterpolateCommand, text_commands.interpolate),
+        "sample": (text_commands.SampleCommand, text_commands.sample),
+        "figures": (text_commands.FiguresCommand, text_commands.draw_figures),
+        "study": (StudyCommand, make_study),
+        "show": (ShowCommand, show),
     }
+    kinds = {name: kind for name, (kind, _) in known.items()}
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
         if arguments[:1] == ["run"] and len(names) == 2:
@@ -50,29 +53,7 @@ def _run(arguments: list[str]) -> None:
         options = tyro.extras.subcommand_cli_from_dict(
             kinds, prog="bayesattn", description="Bayesian attention for PyTorch.", args=arguments
         )
-        if isinstance(options, DemoOptions):
-            run_demo(options)
-        elif isinstance(options, commands.ListCommand):
-            commands.list_names(options, console)
-        elif isinstance(options, commands.TableCommand):
-            commands.make_table(options, console)
-        elif isinstance(options, commands.RenderCommand):
-            commands.render_document(options, console)
-        elif isinstance(options, commands.ReportCommand):
-            commands.write_report(options, console)
-        elif isinstance(options, AlignCommand):
-            draw_alignment(options, console)
-        elif isinstance(options, text_commands.InterpolateCommand):
-            text_commands.interpolate(options, console)
-        elif isinstance(options, text_commands.SampleCommand):
-            text_commands.sample(options, console)
-        elif isinstance(options, text_commands.FiguresCommand):
-            text_commands.draw_figures(options, console)
-        elif isinstance(options, StudyCommand):
-            make_study(options, console)
-        elif isinstance(options, ShowCommand):
-            show(options, console)
-        else:
-            sys.exit("Name the task and the method first: bayesattn run TASK METHOD [options].")
+        handle = dict(known.values())[type(options)]
+        handle(options, console)
     except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:
         sys.exit(f"bayesattn: {problem}")

@@ -167,6 +167,11 @@ def list_names(command: ListCommand, console: Console) -> None:
     console.print(tasks, methods, _tables())
 
 
+def say_how_to_run(command: RunCommand, console: Console) -> None:
+    """`bayesattn run` whose first words are not a task and a method: its options depend on the two."""
+    raise Failure("Name the task and the method first: bayesattn run TASK METHOD [options].")
+
+
 def start_run(arguments: list[str], console: Console) -> None:
     """`bayesattn run TASK METHOD …`: the options are those of this task and this method."""
     task, method = arguments[0], arguments[1]

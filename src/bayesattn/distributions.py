@@ -102,22 +102,6 @@ def gamma_kl(log_q: Float[Tensor, "..."], log_p: Float[Tensor, "..."]) -> Float[
     return log_gamma_function(log_p) - log_gamma_function(log_q) + (q - p) * torch.digamma(q + 1.0) - 1.0 + ratio
 
 
-def weibull_gamma_kl(
-    k: float, log_mean: Float[Tensor, "..."], log_alpha: Float[Tensor, "..."], beta: float
-) -> Float[Tensor, "..."]:
-    """KL(Weibull ‖ Gamma(alpha, rate beta)) of each element, the Weibull of shape k given by the log of its mean.
-
-        gamma_E alpha/k - alpha log(lambda) + log k + beta · mean - gamma_E - 1 - alpha log(beta) + lgamma(alpha)
-
-    with log lambda = log_mean - lgamma(1 + 1/k) and gamma_E Euler's constant. Correct for every k > 0, alpha > 0, beta > 0.
-    """
-    alpha = log_alpha.exp()
-    log_scale = log_mean - math.lgamma(1.0 + 1.0 / k)
-    per_alpha = EULER_GAMMA / k - log_scale - math.log(beta)
-    constant = math.log(k) - EULER_GAMMA - 1.0
-    return alpha * per_alpha + beta * exp_with_linear_tail(log_mean) + log_gamma_function(log_alpha) + constant
-
-
 def exp_with_linear_tail(x: Tensor, limit: float = 60.0) -> Tensor:
     """exp(x) up to `limit`, its tangent beyond: finite with a finite, restoring gradient however large x is."""
     return x.clamp_max(limit).exp() * (1.0 + (x - limit).clamp_min(0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -60,8 +61,10 @@ def test_the_kl_is_that_of_the_layers_scores_and_keys(name: str) -> None:
     with ba.record() as latents:
         layer(x, edges)
     rows = NODES if name.startswith("GAT") else 1
-    one = torch.zeros(1)
-    per_pair = ba.distributions.weibull_gamma_kl(2.0, one, one + torch.tensor(0.5).log(), 0.5)  # pyright: ignore
+    weibull = torch.distributions.Weibull(torch.tensor([1 / math.gamma(1.5)]), torch.tensor([2.0]))  # of mean 1
+    per_pair = torch.distributions.kl_divergence(
+        weibull, torch.distributions.Gamma(torch.tensor([0.5]), torch.tensor([0.5]))
+    )
     torch.testing.assert_close(latents.local_kl, per_pair * rows * 3)
 
 

@@ -106,7 +106,7 @@ class Weibull(Posterior):
         )
 
     def _kl_of_rows(self, sums: RowSums) -> Tensor:
-        """`weibull_gamma_kl` summed over each row: it is linear in log_mean, exp(log_mean) and lgamma(alpha)."""
+        """`kl` of each row: it is linear in log_mean, exp(log_mean) and lgamma(alpha)."""
         if sums.prior_total is None:
             log_alpha = self.prior.log_alpha_of_all(sums.first)
             alpha, of_alpha, log_gammas = log_alpha.exp(), sums.size, sums.size * log_gamma_function(log_alpha)

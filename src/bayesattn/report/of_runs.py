@@ -90,7 +90,8 @@ def _looked(name: str, run: LoadedRun) -> _Looked:
     *inputs, labels = (tensor[:TESTED] for tensor in run.task.load().test)
     if len(inputs) != 1:
         raise ValueError(
-            f"{run.config.task} has {len(inputs)} inputs: its runs cannot be reported yet, its tables can."
+            f"Runs of {run.config.task} cannot be reported: its models take {len(inputs)} inputs, the report shows "
+            "models of one. Its tables can be: bayesattn report TABLE."
         )
     torch.manual_seed(0)
     return _Looked(name, run, inputs[0], labels, run.predict(inputs[0]))

@@ -11,6 +11,7 @@ import torch
 from markupsafe import Markup
 from torch import Tensor
 
+from bayesattn import metrics
 from bayesattn.annotations import Float, Shaped
 from bayesattn.inspection import AttentionWeights
 from bayesattn.prediction import CategoricalPrediction
@@ -143,11 +144,9 @@ def risk_coverage(curves: dict[str, tuple[Float[Tensor, " n"], Shaped[Tensor, " 
 
 def risk_coverage_curve(uncertainty: Tensor, wrong: Tensor) -> list[tuple[float, float]]:
     """(coverage, error rate among the surest), at most 100 points."""
-    ordered = wrong[uncertainty.argsort(stable=True)].double()
-    counts = torch.arange(1, len(ordered) + 1)
-    risk = ordered.cumsum(0) / counts
-    places = torch.linspace(0, len(ordered) - 1, min(100, len(ordered))).round().long()
-    return [((place + 1) / len(ordered), risk[place].item()) for place in places.tolist()]
+    risk = metrics.selective_risk(-uncertainty, wrong.to(uncertainty.dtype))
+    places = torch.linspace(0, len(risk) - 1, min(100, len(risk))).round().long()
+    return [((place + 1) / len(risk), risk[place].item()) for place in places.tolist()]
 
 
 def training(histories: dict[str, list[dict[str, Any]]]) -> Section:

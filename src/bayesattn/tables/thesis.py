@@ -42,6 +42,32 @@ WITHOUT_PADDING = tuple(
     for metric in CLASSES
 )
 
+TOYS = ("M1", "M2", "M3", "M4", "M5")
+ALL_TASKS = (
+    *(Dataset(name, f"toy-{name.lower()}", TOY) for name in TOYS),
+    Dataset("POS", "pos", CLASSES),
+    Dataset("POS without padding", "pos", WITHOUT_PADDING),
+    Dataset("MNIST", "mnist", CLASSES),
+)
+AMBIGUITY = (
+    Dataset(
+        "POS ambiguity",
+        "pos",
+        (
+            Metric("auroc", "ambiguity_auroc", "AUROC", True),
+            Metric("accuracy", "ambiguity_accuracy", "accuracy of one threshold", True),
+        ),
+    ),
+)
+OUTSIDE = tuple(
+    Dataset(f"{name} vs MNIST", "mnist", (Metric("auroc", metric, "AUROC", True),))
+    for name, metric in (
+        ("Ambiguous-MNIST", "auroc_ambiguous"),
+        ("Fashion-MNIST", "auroc_fashion"),
+        ("notMNIST", "auroc_notmnist"),
+    )
+)
+
 SMALL = {
     "pos": Budget(seeds=2, training={"epochs": 8}),
     "mnist": Budget(seeds=1, training={"epochs": 8, "train_share": 0.25}, task_options={"test_examples": 1000}),
@@ -62,12 +88,7 @@ add(
         name="thesis-3.11",
         title="Table 3.11: variational attention on toy time series, POS tagging and MNIST",
         source=SOURCE,
-        datasets=(
-            *(Dataset(name, f"toy-{name.lower()}", TOY) for name in ("M1", "M2", "M3", "M4", "M5")),
-            Dataset("POS", "pos", CLASSES),
-            Dataset("POS without padding", "pos", WITHOUT_PADDING),
-            Dataset("MNIST", "mnist", CLASSES),
-        ),
+        datasets=ALL_TASKS,
         methods=METHODS,
         published_file="thesis_table_3_11.csv",
         budgets={"small": SMALL},
@@ -80,16 +101,7 @@ add(
         name="thesis-3.12",
         title="Table 3.12: telling ambiguous sentences by the entropy of their tags",
         source=SOURCE,
-        datasets=(
-            Dataset(
-                "POS ambiguity",
-                "pos",
-                (
-                    Metric("auroc", "ambiguity_auroc", "AUROC", True),
-                    Metric("accuracy", "ambiguity_accuracy", "accuracy of one threshold", True),
-                ),
-            ),
-        ),
+        datasets=AMBIGUITY,
         methods=METHODS,
         published_file="thesis_table_3_12.csv",
         budgets={"small": SMALL},
@@ -102,14 +114,7 @@ add(
         name="thesis-3.15",
         title="Table 3.15: telling what is not MNIST by the entropy of its class",
         source=SOURCE,
-        datasets=tuple(
-            Dataset(f"{name} vs MNIST", "mnist", (Metric("auroc", metric, "AUROC", True),))
-            for name, metric in (
-                ("Ambiguous-MNIST", "auroc_ambiguous"),
-                ("Fashion-MNIST", "auroc_fashion"),
-                ("notMNIST", "auroc_notmnist"),
-            )
-        ),
+        datasets=OUTSIDE,
         methods=METHODS,
         published_file="thesis_table_3_15.csv",
         budgets={"small": SMALL},

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from bayesattn.tables.base import Budget, Dataset, Metric, Table
 from bayesattn.tables.registered import add
-from bayesattn.tables.thesis import CLASSES, SMALL, SOURCE, TOY, WITHOUT_PADDING
+from bayesattn.tables.thesis import ALL_TASKS, AMBIGUITY, OUTSIDE, SMALL, SOURCE, TOYS
 
 FAMILIES = ("gaussian", "laplace", "logistic", "cauchy", "student")
-TOYS = ("M1", "M2", "M3", "M4", "M5")
 BASELINES = ("mle", "mc-dropout", "ensemble")
 FULL = (
     *BASELINES,
@@ -39,41 +38,16 @@ METHOD_OPTIONS = {
     "mnist": {"laplace-final": EXACT},
 }
 
-TASKS = (
-    *(Dataset(name, f"toy-{name.lower()}", TOY) for name in TOYS),
-    Dataset("POS", "pos", CLASSES),
-    Dataset("POS without padding", "pos", WITHOUT_PADDING),
-    Dataset("MNIST", "mnist", CLASSES),
-)
-AMBIGUITY = (
-    Dataset(
-        "POS ambiguity",
-        "pos",
-        (
-            Metric("auroc", "ambiguity_auroc", "AUROC", True),
-            Metric("accuracy", "ambiguity_accuracy", "accuracy of one threshold", True),
-        ),
-    ),
-)
-OUTSIDE = tuple(
-    Dataset(f"{name} vs MNIST", "mnist", (Metric("auroc", metric, "AUROC", True),))
-    for name, metric in (
-        ("Ambiguous-MNIST", "auroc_ambiguous"),
-        ("Fashion-MNIST", "auroc_fashion"),
-        ("notMNIST", "auroc_notmnist"),
-    )
-)
-
 
 def _relative(ours: str, title: str) -> tuple[Metric, ...]:
     return (Metric("relative_change_percent", ours, title, True, relative=True),)
 
 
 for _number, _title, _datasets, _methods in (
-    ("3.1", "inference on all weights", TASKS, FULL),
+    ("3.1", "inference on all weights", ALL_TASKS, FULL),
     ("3.2", "inference on all weights, telling ambiguous sentences", AMBIGUITY, FULL),
     ("3.5", "inference on all weights, telling what is not MNIST", OUTSIDE, FULL),
-    ("3.6", "inference on the weights of the attention layers", TASKS, ATTENTION),
+    ("3.6", "inference on the weights of the attention layers", ALL_TASKS, ATTENTION),
     ("3.7", "inference on the attention layers, telling ambiguous sentences", AMBIGUITY, ATTENTION),
     ("3.8", "inference on the attention layers, telling what is not MNIST", OUTSIDE, ATTENTION),
 ):

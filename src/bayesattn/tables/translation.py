@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bayesattn.tables.bam import SOURCE as BAM
 from bayesattn.tables.base import Budget, Dataset, Metric, Table
 from bayesattn.tables.registered import add
 
 DENG = "Y. Deng, Y. Kim, J. Chiu, D. Guo, A. Rush: Latent alignment and variational attention, NeurIPS 2018"
-BAM = "X. Fan, S. Zhang, B. Chen, M. Zhou: Bayesian attention modules, NeurIPS 2020"
 
 PAPER_ROWS = (
     "soft",
