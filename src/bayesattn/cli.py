@@ -26,6 +26,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
+    from bayesattn.prior_command import PriorCommand, show_prior
     from bayesattn.show import ShowCommand, show
     from bayesattn.study_command import StudyCommand, make_study
 
@@ -42,6 +43,7 @@ def _run(arguments: list[str]) -> None:
         "sample": (text_commands.SampleCommand, text_commands.sample),
         "figures": (text_commands.FiguresCommand, text_commands.draw_figures),
         "study": (StudyCommand, make_study),
+        "prior": (PriorCommand, show_prior),
         "show": (ShowCommand, show),
     }
     kinds = {name: kind for name, (kind, _) in known.items()}

@@ -9,6 +9,7 @@ import sacrebleu
 import torch
 import tyro
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from bayesattn import checks
@@ -60,7 +61,7 @@ class FiguresCommand:
     output: Path = field(default_factory=lambda: Path("docs/images"))
     """Where they are drawn."""
     fluency: bool = False
-    """Measure the perplexity of interpolated texts with SmolLM2-135M too (needs the hf extra, and gguf); minutes."""
+    """Measure the perplexity of interpolated texts with SmolLM2-135M too (needs the hf extra, and gguf): about 15 minutes."""
 
 
 def interpolate(command: InterpolateCommand, console: Console) -> None:
@@ -93,9 +94,13 @@ def sample(command: SampleCommand, console: Console) -> None:
 
 def draw_figures(command: FiguresCommand, console: Console) -> None:
     """`bayesattn figures`."""
-    path = figures.collect(
-        TABLES["nvae"], command.budget, command.folder, command.results, with_fluency=command.fluency
-    )
+    table = TABLES["nvae"]
+    path = figures.collect(table, command.budget, command.folder, command.results)
+    if command.fluency:
+        with Progress(console=console) as progress:
+            bar = progress.add_task("fluency of interpolated texts")
+            for done, total in figures.measure_fluency(path, table, command.folder):
+                progress.update(bar, completed=done, total=total)
     console.print(f"Kept in {path}.", soft_wrap=True)
     for drawn in figures.draw(path, command.output):
         console.print(f"Drawn: {drawn}", soft_wrap=True)

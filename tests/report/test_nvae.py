@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesattn.report.nvae import _binned, collect, draw
+from bayesattn.report import nvae
+from bayesattn.report.nvae import _binned, collect, draw, measure_fluency
 from bayesattn.runs import run
 from bayesattn.tables import TABLES, Budget, Table, Variant
 
@@ -29,7 +30,25 @@ def small_table() -> Table:
     )
 
 
-def test_from_runs_to_drawings_and_again_from_what_was_kept(tmp_path: Path) -> None:
+def _stopped_and_gone_on_with(table: Table, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fluency is measured once for each text, kept at once, and survives a new collection of the same runs."""
+    asked: list[list[str]] = []
+    monkeypatch.setattr(nvae, "perplexity", lambda texts: asked.append(texts) or float(len(asked)))
+    measuring = measure_fluency(path, table, tmp_path / "runs")
+    _, total = next(measuring)
+    next(measuring)
+    measuring.close()
+    collect(table, "small", tmp_path / "runs", path.parent)
+    assert list(measure_fluency(path, table, tmp_path / "runs"))[-1] == (total, total)
+    places = [at for data in json.loads(path.read_text())["rows"].values() for at in data["interpolation"]]
+    assert [at["smollm2_perplexity"] for at in places] == [float(count) for count in range(1, total + 1)]
+    assert len(asked) == total
+    path.write_text(path.read_text().replace("smollm2_perplexity", "other"))
+    with pytest.raises(FileNotFoundError, match="texts of 't' are not in"):
+        list(measure_fluency(path, table, tmp_path / "elsewhere"))
+
+
+def test_from_runs_to_drawings_and_again_from_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = small_table()
     with pytest.raises(FileNotFoundError, match="make them with `bayesattn table nvae --budget small`"):
         collect(table, "small", tmp_path / "runs", tmp_path)
@@ -42,6 +61,7 @@ def test_from_runs_to_drawings_and_again_from_what_was_kept(tmp_path: Path) -> N
     assert "texts" not in rows["t"]["interpolation"][0]
     before = path.read_text()
     assert collect(table, "small", tmp_path / "elsewhere", tmp_path / "results").read_text() == before
+    _stopped_and_gone_on_with(table, path, tmp_path, monkeypatch)
     drawn = draw(path, tmp_path / "images")
     assert [image.name for image in drawn] == ["nvae-figure-4.png", "nvae-figure-5.png", "nvae-figure-6.png"]
     assert all(image.read_bytes()[:4] == b"\x89PNG" for image in drawn)

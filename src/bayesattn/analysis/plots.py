@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
 import numpy as np
 
+from bayesattn.analysis.prior_predictive import PriorPredictive
 from bayesattn.analysis.weight_study import LayerStudy
 from bayesattn.report.plots import save
+from bayesattn.weights.families import FAMILIES
 
 matplotlib.use("Agg")
 
@@ -51,6 +53,20 @@ def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
         image = axes.imshow(layer.correlation - np.eye(len(layer.correlation)), cmap="RdBu", vmin=-0.3, vmax=0.3)
         axes.set(title=layer.name, xticks=[], yticks=[])
         figure.colorbar(image, ax=axes, shrink=0.8)
+    return save(figure, path)
+
+
+def entropies(curves: Mapping[str, Sequence[PriorPredictive]], scales: Sequence[float], path: Path) -> Path:
+    """Entropy of what networks from a prior predict, alone and averaged, against the prior's scale."""
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
+    titles = {"expected_entropy": "of single networks", "entropy": "of all networks together"}
+    for axes, (attribute, title) in zip(panels, titles.items(), strict=True):
+        for name, values in curves.items():
+            line = "-" if name in FAMILIES else "--"
+            axes.plot(scales, [getattr(value, attribute) for value in values], line, label=name, marker=".")
+        axes.set(xscale="log", xlabel="scale of the weights' prior", title=title)
+    panels[0].set_ylabel("entropy (nats)")
+    panels[1].legend(frameon=False, fontsize="x-small")
     return save(figure, path)
 
 

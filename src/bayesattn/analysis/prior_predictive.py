@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks, metrics
-from bayesattn.annotations import Float
+from bayesattn import checks, latents, metrics
+from bayesattn.annotations import Bool, Float
+from bayesattn.posteriors import Posterior
 from bayesattn.weights import WeightPrior
 from bayesattn.weights.network import ParameterVector
 from bayesattn.weights.priors import Priors, prior_of
@@ -35,16 +36,22 @@ def draw_from_prior(
     where: Where = None,
     generator: torch.Generator | None = None,
 ) -> Float[Tensor, "samples batch *event"]:
-    """The logits of `samples` networks whose chosen weights are drawn from the prior; layer norms keep theirs.
+    """The logits of `samples` networks whose chosen weights are drawn from the prior; their attention weights are drawn too.
 
-    A layer norm whose scale is drawn around 0 would be another network: the papers' priors are of weights and biases.
+    Layer norms keep their weights, since one whose scale is drawn around 0 would be another network, and so do the posteriors
+    of attention weights: these are as they start.
     """
     checks.whole("samples", samples)
-    norms = {name for name, module in model.named_modules() if isinstance(module, nn.LayerNorm)}
+    kept = {
+        name
+        for root, module in model.named_modules()
+        if isinstance(module, nn.LayerNorm | Posterior)
+        for name, _ in module.named_parameters(root)
+    }
     parameters = ParameterVector(model, where)
-    drawn_names = [name for name in parameters.shapes if name.rpartition(".")[0] not in norms]
+    drawn_names = [name for name in parameters.shapes if name not in kept]
     outputs = []
-    with torch.no_grad():
+    with torch.no_grad(), latents.sampling(generator):
         for _ in range(samples):
             tensors = {name: prior_of(prior, name).sample(model.get_parameter(name), generator) for name in drawn_names}
             with parameters.in_place(model, tensors):
@@ -52,16 +59,25 @@ def draw_from_prior(
     return torch.stack(outputs)
 
 
-def prior_predictive(logits: Float[Tensor, "samples batch *event"]) -> PriorPredictive:
-    """The entropies of sampled logits, classes last."""
+def prior_predictive(
+    logits: Float[Tensor, "samples batch *event"], counted: Bool[Tensor, " batch *positions"] | None = None
+) -> PriorPredictive:
+    """The entropies of sampled logits, classes last; of the `counted` positions alone, if given."""
     probabilities = logits.softmax(-1)
-    return PriorPredictive(
-        metrics.predictive_entropy(probabilities).mean().item(), metrics.expected_entropy(probabilities).mean().item()
-    )
+    whole, single = metrics.predictive_entropy(probabilities), metrics.expected_entropy(probabilities)
+    if counted is not None:
+        whole, single = whole[counted], single[counted]
+    return PriorPredictive(whole.mean().item(), single.mean().item())
 
 
 def over_scales(
-    model: nn.Module, inputs: Tensor, families: Sequence[str], scales: Sequence[float], samples: int = 32, seed: int = 0
+    model: nn.Module,
+    inputs: Tensor,
+    families: Sequence[str],
+    scales: Sequence[float],
+    samples: int = 32,
+    seed: int = 0,
+    counted: Bool[Tensor, " batch *positions"] | None = None,
 ) -> dict[str, list[PriorPredictive]]:
     """Family → the prior predictive at each scale; a Student-t has 5 degrees of freedom. All share their seed."""
     found: dict[str, list[PriorPredictive]] = {}
@@ -69,7 +85,7 @@ def over_scales(
         priors = [WeightPrior(family, scale, 5.0 if family == "student" else None) for scale in scales]
         found[family] = [
             prior_predictive(
-                draw_from_prior(model, inputs, prior, samples, generator=torch.Generator().manual_seed(seed))
+                draw_from_prior(model, inputs, prior, samples, generator=torch.Generator().manual_seed(seed)), counted
             )
             for prior in priors
         ]

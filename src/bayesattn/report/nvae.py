@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,19 @@ from bayesattn.tasks.fluency import perplexity
 
 BIN = 5
 """Lengths that share a point of figure 4."""
+FLUENCY = "smollm2_perplexity"
 
 
-def collect(table: Table, budget: str, folder: Path, results: Path, *, with_fluency: bool = False) -> Path:
+def collect(table: Table, budget: str, folder: Path, results: Path) -> Path:
     """The figures' data of the runs of `table` that have finished in `folder`, and else of what was kept before."""
     path = Path(results) / f"{table.name}-{budget}_figures.json"
     kept: dict[str, Any] = json.loads(path.read_text())["rows"] if path.exists() else {}
     rows = {}
     for row in table.methods:
-        (config,) = table.configs(budget, seeds=1, methods=[row])
-        result = RunFolder.of(folder, config).result()
+        result = _result(table, budget, row, folder)
         if result is not None:
             rows[row] = _data(result) | {"variant": table.variant(row).options, "method": table.variant(row).method}
-            if with_fluency:
-                for at in rows[row]["interpolation"]:
-                    at["smollm2_perplexity"] = perplexity(_texts(result, at["tau"]))
-            elif row in kept:
-                for at, before in zip(rows[row]["interpolation"], kept[row]["interpolation"], strict=True):
-                    at |= {name: value for name, value in before.items() if name == "smollm2_perplexity"}
+            _keep_fluency(rows[row], kept.get(row))
         elif row in kept:
             rows[row] = kept[row]
     if not rows:
@@ -43,6 +39,25 @@ def collect(table: Table, budget: str, folder: Path, results: Path, *, with_flue
         )
     write_atomically(path, json.dumps({"table": table.name, "budget": budget, "rows": rows}, indent=1) + "\n")
     return path
+
+
+def measure_fluency(path: Path, table: Table, folder: Path) -> Iterator[tuple[int, int]]:
+    """Add SmolLM2's perplexity of interpolated texts where it is missing; yields how many of how many are there.
+
+    Each is kept as soon as it is measured: stopped, it goes on where it was.
+    """
+    collected = json.loads(path.read_text())
+    places = [(row, at) for row, data in collected["rows"].items() for at in data["interpolation"]]
+    for done, (row, at) in enumerate(places, 1):
+        if FLUENCY not in at:
+            result = _result(table, collected["budget"], row, folder)
+            if result is None:
+                raise FileNotFoundError(
+                    f"The texts of {row!r} are not in {folder}: its run must be there to measure how fluent they are."
+                )
+            at[FLUENCY] = perplexity(_texts(result, at["tau"]))
+            write_atomically(path, json.dumps(collected, indent=1) + "\n")
+        yield done, len(places)
 
 
 def draw(path: Path, folder: Path) -> list[Path]:
@@ -82,8 +97,8 @@ def trade_off(rows: dict[str, Any], path: Path) -> Path:
 
 def interpolations(rows: dict[str, Any], path: Path) -> Path:
     """Figure 6: BLEU to either end, and perplexity, on the way from one text to another."""
-    external = all("smollm2_perplexity" in at for data in rows.values() for at in data["interpolation"])
-    measure, name = ("smollm2_perplexity", "SmolLM2-135M") if external else ("perplexity", "a trigram model")
+    external = all(FLUENCY in at for data in rows.values() for at in data["interpolation"])
+    measure, name = (FLUENCY, "SmolLM2-135M") if external else ("perplexity", "a trigram model")
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for row, data in rows.items():
         tau = [at["tau"] for at in data["interpolation"]]
@@ -96,6 +111,18 @@ def interpolations(rows: dict[str, Any], path: Path) -> Path:
     right.set(xlabel="share of the second text, τ", ylabel="perplexity", title=f"Perplexity to {name}", yscale="log")
     right.legend(frameon=False, fontsize="small")
     return save(figure, path)
+
+
+def _result(table: Table, budget: str, row: str, folder: Path) -> dict[str, Any] | None:
+    (config,) = table.configs(budget, seeds=1, methods=[row])
+    return RunFolder.of(folder, config).result()
+
+
+def _keep_fluency(data: dict[str, Any], before: dict[str, Any] | None) -> None:
+    """Take over what was measured of the same texts: those of which everything else is the same."""
+    for at, known in zip(data["interpolation"], before["interpolation"] if before else (), strict=False):
+        if FLUENCY in known and known == at | {FLUENCY: known[FLUENCY]}:
+            at[FLUENCY] = known[FLUENCY]
 
 
 def _data(result: dict[str, Any]) -> dict[str, Any]:
