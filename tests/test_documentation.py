@@ -5,14 +5,31 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from bayesattn.configurable import Configurable
+from bayesattn.methods import METHODS
+from bayesattn.tables import TABLES
+from bayesattn.tasks import TASKS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def _registries_as_they_were() -> Iterator[None]:
+    """What a page registers is gone after it: other tests go through all tasks, methods and tables."""
+    registries = (TASKS._entries, METHODS._entries, TABLES, Configurable.registry)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, entries in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -29,6 +29,7 @@ def test_a_file_is_run_once_and_its_path_holds_in_another_folder(
         "from bayesattn.methods.baselines import MaximumLikelihood, MaximumLikelihoodOptions\n"
         "METHODS.add('plugged-in', 'for a test', MaximumLikelihoodOptions(), MaximumLikelihood)\n"
     )
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(VARIABLE, f"quiet.py{os.pathsep}")
     load_plugins()
