@@ -6,11 +6,17 @@ import html
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 import bayesattn as ba
 from bayesattn.posteriors import POSTERIORS
@@ -19,6 +25,7 @@ from bayesattn.tables.document import kept_files
 from bayesattn.tables.results import read
 
 ROOT = Path(__file__).parent.parent
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +106,28 @@ def test_nothing_is_fetched_from_outside(site: Path) -> None:
         assert not fetched, (page.name, fetched)
     for sheet in site.rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text()), sheet.name
+
+
+@pytest.mark.skipif(not (BROWSER and DRIVER), reason="needs Debian's chromium and chromium-driver")
+def test_the_search_works_from_the_disk(site: Path, tmp_path: Path) -> None:
+    options = webdriver.ChromeOptions()
+    assert BROWSER is not None
+    options.binary_location = BROWSER
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    browser = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        browser.get((site / "index.html").as_uri())
+        WebDriverWait(browser, 60).until(lambda _: browser.execute_script("return document.readyState") == "complete")
+        ActionChains(browser).key_down(Keys.CONTROL).send_keys("k").key_up(Keys.CONTROL).perform()
+        ActionChains(browser).pause(1).send_keys("Dirichlet").perform()
+        # the theme draws its search into a shadow tree
+        found = "return [...document.querySelectorAll('*')].map(each => each.shadowRoot?.innerHTML ?? '').join('')"
+        WebDriverWait(browser, 60).until(lambda _: "posteriors/dirichlet.html" in browser.execute_script(found))
+        assert browser.get_log("browser") == []
+    finally:
+        browser.quit()
 
 
 def test_a_broken_link_fails_the_build(site: Path) -> None:
