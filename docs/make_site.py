@@ -34,7 +34,7 @@ FURTHER = ["huggingface", "distributions", "rows", "configurable"]
 EXPERIMENTS = ["tasks", "methods", "runs", "tables", "registry"]
 """What a task, a method or a table of one's own is written with."""
 
-FINDINGS = re.compile(r"<!-- findings: (\w+) -->")
+FINDINGS = re.compile(r"<!-- findings: (.+?) -->")
 
 
 def make_site(folder: Path) -> Path:
@@ -43,7 +43,7 @@ def make_site(folder: Path) -> Path:
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(DOCS, pages, ignore=shutil.ignore_patterns("*.py", "*.yml", "__pycache__"))
     for page in (pages / "papers").glob("*.md"):
-        page.write_text(FINDINGS.sub(lambda match: findings(match[1]), page.read_text()))
+        page.write_text(FINDINGS.sub(lambda match: findings(tuple(match[1].split())), page.read_text()))
     for name, text in made_pages():
         (pages / name).parent.mkdir(exist_ok=True)
         (pages / name).write_text(text)
@@ -144,10 +144,10 @@ def _names_of_the_package() -> str:
     return "\n\n".join(parts)
 
 
-def findings(prefix: str) -> str:
+def findings(prefixes: tuple[str, ...]) -> str:
     """What was found of the tables whose names begin so, from `results/`; and which were not run."""
     found = {read(path).table for path in kept_files(ROOT / "results")}
-    tables = [table for table in TABLES.values() if table.name.startswith(prefix)]
+    tables = [table for table in TABLES.values() if table.name.startswith(prefixes)]
     parts = [_finding(table) for table in tables if table.name in found]
     missing = [f"| `bayesattn table {table.name}` | {table.title} |" for table in tables if table.name not in found]
     if missing:
