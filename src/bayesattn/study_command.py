@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+from rich import box
 from rich.console import Console
 from rich.table import Column
 from rich.table import Table as RichTable
@@ -63,19 +64,26 @@ def make_study(command: StudyCommand, console: Console) -> None:
 
 
 def _table(task: str, layers: list[LayerStudy]) -> RichTable:
+    titles = ("scale", "df", "by error", "likeliest", "modes", "corr.", "chance")
     shown = RichTable(
-        Column("layer", no_wrap=True), "scale", "Student df", "best by error", "best by likelihood", "modes", "off-diagonal", "by chance",
+        Column("layer", overflow="fold", min_width=20),
+        *(Column(title, no_wrap=True) for title in titles),
         title=f"Weights of {task}: {layers[0].runs} runs",
-    )  # fmt: skip
+        caption="df: of a Student-t. By error, likeliest: the best family. corr.: mean size of correlations between weights; "
+        "chance: of independent ones.",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for layer in layers:
         shown.add_row(
             layer.name,
-            f"{layer.scale:.4f}",
+            f"{layer.scale:.3f}",
             f"{layer.df:.1f}",
             layer.best_by_error,
             layer.best_by_likelihood,
             str(layer.modes),
-            f"{layer.off_diagonal:.4f}",
-            f"{layer.off_diagonal_isotropic:.4f}",
+            f"{layer.off_diagonal:.3f}",
+            f"{layer.off_diagonal_isotropic:.3f}",
         )
     return shown

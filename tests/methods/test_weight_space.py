@@ -53,12 +53,13 @@ def test_priors_are_named_by_the_options(tmp_path: Path) -> None:
 
     assert prior(prior_scale=0.3) == ba.weights.WeightPrior("gaussian", 0.3)
     assert prior(prior="thesis") == ba.weights.thesis_priors("M1")
+    assert prior(prior="fitted") == ba.weights.fitted_priors("M1")
     ba.weights.save_priors({"*": ba.weights.WeightPrior("laplace", 0.2)}, tmp_path / "priors.json")
     assert prior(prior=str(tmp_path / "priors.json")) == {"*": ba.weights.WeightPrior("laplace", 0.2)}
     improved = METHODS.create("vi-gaussian-improved")
     assert isinstance(improved, MeanField)
     assert improved.prior(TASK) == ba.weights.thesis_priors("M1")
-    with pytest.raises(ValueError, match="no improved priors for this task"):
+    with pytest.raises(ValueError, match="no priors prior='thesis' for this task"):
         improved.prior(TASKS.create("digits"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bayesattn.tasks import TASKS
 from bayesattn.weights.priors import (
     THESIS_PRIORS,
     WeightPrior,
+    fitted_priors,
     load_priors,
     prior_of,
     save_priors,
@@ -76,3 +78,19 @@ def test_impossible_priors_are_refused() -> None:
         WeightPrior("gaussian", 0.0)
     with pytest.raises(ValueError, match="Choose one of: 'M1'"):
         thesis_priors("M9")
+
+
+@pytest.mark.parametrize(("name", "task"), [("M1", "toy-m1"), ("POS", "pos")])
+def test_the_fitted_priors_are_those_of_the_study_and_fit_the_model(name: str, task: str) -> None:
+    priors = fitted_priors(name)
+    study = Path(__file__).parents[2] / "docs/study" / task
+    assert priors == load_priors(study / "priors.json")
+    if task == "toy-m1":  # the other's vocabulary needs its data
+        assert set(priors) == {key for key, _ in TASKS.create(task).build(0.0).named_parameters()}
+    for layer in json.loads((study / "study.json").read_text())["layers"]:
+        assert priors[layer["name"]].family == layer["best_by_likelihood"]
+
+
+def test_there_are_fitted_priors_for_two_tasks() -> None:
+    with pytest.raises(ValueError, match="name='M3' is not known. .* Choose one of: 'M1', 'POS'"):
+        fitted_priors("M3")

@@ -20,38 +20,38 @@ from matplotlib import pyplot
 
 def densities(layers: Sequence[LayerStudy], path: Path) -> Path:
     """The weights of each layer and the best family by likelihood, on a logarithmic scale: tails show."""
-    figure, panels = _panels(len(layers))
+    figure, panels = _panels(layers)
     for axes, layer in zip(panels, layers, strict=False):
         low, high = np.quantile(layer.sample, [0.0005, 0.9995])
         axes.hist(layer.sample, bins=80, range=(low, high), density=True, alpha=0.5, color="grey")
         grid = np.linspace(low, high, 300)
         for family in dict.fromkeys(("gaussian", layer.best_by_likelihood)):
             axes.plot(grid, layer.fits[family].frozen().pdf(grid), label=family)
-        axes.set(title=layer.name, yscale="log")
+        axes.set_yscale("log")
         axes.legend(frameon=False, fontsize="x-small")
     return save(figure, path)
 
 
 def quantiles(layers: Sequence[LayerStudy], path: Path) -> Path:
     """Q-Q plots of each layer against its best Gaussian, in units of its scale: a line is a Gaussian."""
-    figure, panels = _panels(len(layers))
+    figure, panels = _panels(layers)
     levels = np.linspace(0.001, 0.999, 200)
     for axes, layer in zip(panels, layers, strict=False):
         gaussian = layer.fits["gaussian"]
         theory = gaussian.frozen().ppf(levels) / gaussian.prior.scale
         axes.plot(theory, np.quantile(layer.sample, levels) / gaussian.prior.scale, ".", markersize=3)
         axes.plot(theory, theory, color="grey", linestyle=":")
-        axes.set(title=layer.name, xlabel="Gaussian", ylabel="weights")
+        axes.set(xlabel="Gaussian", ylabel="weights")
     return save(figure, path)
 
 
 def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
     """Heat maps of the correlations between the weights of different inputs."""
     shown = [layer for layer in layers if len(layer.correlation) > 1]
-    figure, panels = _panels(len(shown))
+    figure, panels = _panels(shown)
     for axes, layer in zip(panels, shown, strict=False):
         image = axes.imshow(layer.correlation - np.eye(len(layer.correlation)), cmap="RdBu", vmin=-0.3, vmax=0.3)
-        axes.set(title=layer.name, xticks=[], yticks=[])
+        axes.set(xticks=[], yticks=[])
         figure.colorbar(image, ax=axes, shrink=0.8)
     return save(figure, path)
 
@@ -70,12 +70,14 @@ def entropies(curves: Mapping[str, Sequence[PriorPredictive]], scales: Sequence[
     return save(figure, path)
 
 
-def _panels(count: int):
-    columns = min(max(count, 1), 4)
-    rows = -(-max(count, 1) // columns)
+def _panels(layers: Sequence[LayerStudy]):
+    columns = min(max(len(layers), 1), 4)
+    rows = -(-max(len(layers), 1) // columns)
     figure, panels = pyplot.subplots(
         rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
     )
-    for axes in panels.flat[count:]:
+    for axes, layer in zip(panels.flat, layers, strict=False):
+        axes.set_title(layer.name, fontsize="small")
+    for axes in panels.flat[len(layers) :]:
         axes.axis("off")
     return figure, list(panels.flat)
