@@ -16,7 +16,7 @@ from conllu.exceptions import ParseException
 from torch import Tensor
 
 from bayesattn.annotations import Shaped
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 
 MAX_LEN = 40
 RARE = 5
@@ -102,11 +102,7 @@ def load_ud_ewt() -> tuple[Vocabulary, TaggedSentences, TaggedSentences, TaggedS
 
 def parse(file: DataFile) -> list[list[Word]]:
     """The sentences of a CoNLL-U file without punctuation and tokens without a letter; empty ones left out."""
-    content, path = read(file)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+    text, path = read_text(file)
     for number, line in enumerate(text.splitlines(), start=1):
         if line and not line.startswith("#") and line.count("\t") != 9:
             raise DataError(
@@ -115,7 +111,7 @@ def parse(file: DataFile) -> list[list[Word]]:
             )
     try:
         parsed = conllu.parse(text, fields=("id", "form", "lemma", "upos"))
-    except ParseException as problem:
+    except (ParseException, ValueError) as problem:  # ValueError: a number of thousands of digits
         raise DataError(f"{path} is not CoNLL-U: {problem}. {file.remedy()}") from None
     sentences = []
     for sentence in parsed:
@@ -123,6 +119,8 @@ def parse(file: DataFile) -> list[list[Word]]:
         words = [word for word in words if word is not None]
         if words:
             sentences.append(words)
+    if not sentences:
+        raise DataError(f"{path} holds no sentences. {file.remedy()}")
     return sentences
 
 
