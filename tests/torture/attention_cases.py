@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from posterior_cases import EXTREMES, FORMS, MAX_LEN
@@ -80,10 +82,10 @@ def check(case: Case) -> None:
     allowed = _allowed(case)
     inputs = _inputs(case)
     output, kl = run(case, inputs, allowed)
-    _expect(bool(output.isfinite().all()), "the output is not finite")
+    expect(bool(output.isfinite().all()), "the output is not finite")
     if kl is not None:
-        _expect(kl.shape == (case.batch,), f"the KL has shape {tuple(kl.shape)}")
-        _expect(bool(kl.isfinite().all()), "the KL is not finite")
+        expect(kl.shape == (case.batch,), f"the KL has shape {tuple(kl.shape)}")
+        expect(bool(kl.isfinite().all()), "the KL is not finite")
     if case.mode == "train":
         gradients = _gradients(output, kl, inputs)
         if case.dtype == torch.float16 and not all(bool(g.isfinite().all()) for g in gradients):
@@ -91,8 +93,8 @@ def check(case: Case) -> None:
             single = [each.detach().float().requires_grad_() for each in inputs]
             gradients = _gradients(*run(replace(case, dtype=torch.float32), single, allowed), single)
             largest = max(g.abs().max().item() for g in gradients)
-            _expect(largest > torch.finfo(torch.float16).max, "a gradient that float16 can hold is not finite")
-        _expect(all(bool(g.isfinite().all()) for g in gradients), "a gradient is not finite")
+            expect(largest > torch.finfo(torch.float16).max, "a gradient that float16 can hold is not finite")
+        expect(all(bool(g.isfinite().all()) for g in gradients), "a gradient is not finite")
     _expect_no_leak(case, run, inputs, output, allowed)
 
 
@@ -102,7 +104,7 @@ def _gradients(output: Tensor, kl: Tensor | None, inputs: list[Tensor]) -> list[
     return [torch.zeros(1) if each is None else each for each in found]
 
 
-def _expect(holds: bool, words: str) -> None:
+def expect(holds: bool, words: str) -> None:
     if not holds:
         raise Wrong(words)
 
@@ -195,28 +197,40 @@ def _expect_no_leak(case: Case, run, inputs: list[Tensor], output: Tensor, allow
     torch.manual_seed(case.number)
     with torch.set_grad_enabled(case.mode == "train"):
         again, _ = run(case, [each.requires_grad_(case.mode == "train") for each in changed], allowed)
-    _expect(torch.equal(output, again), "what is masked changes the output")
+    expect(torch.equal(output, again), "what is masked changes the output")
 
 
 @dataclass
 class Tally:
-    """Cases tried and what went wrong."""
+    """Cases tried, what went wrong by the number of the case, and what was measured on the way."""
 
-    tried: int
-    wrong: dict[int, str]
+    tried: int = 0
+    wrong: dict[int, str] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
 
 
-def torture(cases: range, stop_after: int = 20, tick=lambda: None) -> Tally:
-    """Check all these cases; give up after `stop_after` that went wrong."""
-    tally = Tally(0, {})
+def tally_of(
+    cases: Iterable[int],
+    make: Callable[[int], Any],
+    check: Callable[[Any], object],
+    tick: Callable[[], object],
+    stop_after: int = 20,
+) -> Tally:
+    """Check the case of every number; give up after `stop_after` that went wrong."""
+    tally = Tally()
     for number in cases:
-        case = Case.of(number)
+        case = make(number)
+        tally.tried += 1
         try:
             check(case)
         except Exception as problem:
             tally.wrong[number] = f"{case}: {type(problem).__name__}: {problem}"
             if len(tally.wrong) >= stop_after:
                 break
-        tally.tried += 1
         tick()
     return tally
+
+
+def torture(cases: range, tick: Callable[[], object] = lambda: None) -> Tally:
+    """Check all these cases."""
+    return tally_of(cases, Case.of, check, tick)
