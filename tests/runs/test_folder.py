@@ -99,3 +99,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     (folder.path / "model.safetensors").write_bytes(b"12345678")
     with pytest.raises(ValueError, match=r"model.safetensors holds no model"):
         folder.read_model()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.write_history([])
+    left = folder.path / ".checkpoint.pt-x1y2z3w4"
+    left.write_bytes(b"half of a checkp")
+    with folder.locked():
+        assert not left.exists()
+    assert {each.name for each in folder.path.iterdir()} == {".lock", "metrics.jsonl"}

@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from bayesattn import json_text
-from bayesattn.files import write_atomically
+from bayesattn.files import append, remove_unfinished, write_atomically
 from bayesattn.runs.config import RunConfig
 
 _log = logging.getLogger(__name__)
@@ -91,8 +91,7 @@ class RunFolder:
 
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one line to the metrics."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append(self.path / "metrics.jsonl", json.dumps(line))
 
     def history(self) -> list[dict[str, Any]]:
         """The metrics of every epoch so far."""
@@ -124,6 +123,7 @@ class RunFolder:
             except BlockingIOError:
                 _log.warning("Waiting for another process that works on %s.", self.path)
                 fcntl.flock(file, fcntl.LOCK_EX)
+            remove_unfinished(self.path)
             yield
 
 
