@@ -128,7 +128,7 @@ def _word(token: conllu.Token, place: str, file: DataFile) -> Word | None:
     if not isinstance(token["id"], int):
         return None  # the surface of a multi-word token, or an empty node: its words follow
     if token["upos"] not in TAGS:
-        raise DataError(f"{place}: {token['upos']!r} is not a universal part of speech. {file.remedy()}")
+        raise DataError(f"{place}: {str(token['upos'])[:40]!r} is not a universal part of speech. {file.remedy()}")
     if token["upos"] == "PUNCT" or not any(letter.isalpha() for letter in token["form"]):
         return None
     return Word(token["form"], (token["lemma"] or token["form"]).lower(), token["upos"])
