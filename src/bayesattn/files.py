@@ -49,5 +49,6 @@ def _naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        problem.filename = str(path)
+        if problem.errno is not None:
+            problem.filename = str(path)
         raise
