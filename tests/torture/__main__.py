@@ -61,7 +61,7 @@ PARTS = {
         *(10_000, 100, "model_cases", "torture"),
     ),
     "files": Part("damaged files of 16 formats", 32_000, 100, "file_cases", "torture_files"),
-    "kills": Part("SIGKILLs of a sweep at random moments", 50, 10, "sweep_cases", "torture_kills"),
+    "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "sweep_cases", "torture_kills"),
     "pairs": Part("two sweeps at once on one folder", 10, 1, "sweep_cases", "torture_pairs"),
     "disk": Part("sweeps on a disk that becomes full", 10, 1, "sweep_cases", "torture_disk"),
     "steps": Part("training steps of a converted model under record()", 10_000, 10_000, "long_haul", "torture_steps"),
@@ -72,7 +72,7 @@ PARTS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
-    parser.add_argument("--share", type=float, default=1.0, help="of the cases of each part, at least one chunk")
+    parser.add_argument("--share", type=float, default=1.0, help="of the cases of each part, at least one")
     parser.add_argument("--first", type=int, default=0, help="number of the first case: another number, other cases")
     parser.add_argument("--anew", action="store_true", help="do not go on with what was begun or done")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -90,10 +90,9 @@ def main() -> None:
 def _run(name: str, arguments: argparse.Namespace) -> int:
     """Run a part, or what is left of it; the number of cases that went wrong."""
     part = PARTS[name]
-    cases = max(1, round(arguments.share * part.cases / part.chunk)) * part.chunk
-    if part.chunk == part.cases:  # one measurement, not many cases
-        cases = max(1, round(arguments.share * part.cases))
+    cases = max(1, round(arguments.share * part.cases))
     chunk = min(part.chunk, cases)
+    cases -= cases % chunk
     entry = {
         "what": part.what,
         "command": f"python tests/torture --parts {name}",
