@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from architectures import BY_NAME, VOCABULARY, outputs
-from attention_cases import MODES, POSTERIORS, Tally, expect, tally_of
+from attention_cases import MODES, POSTERIORS, Tally, expect, seed, tally_of
 from posterior_cases import MAX_LEN
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
@@ -80,7 +80,7 @@ class Subject:
 
 def check(case: ModelCase) -> None:
     """Run the case; raise `Wrong` with what is not as it should be."""
-    torch.manual_seed(case.number)
+    seed(case.number)
     subject = _MAKE[case.library](case)
     subject.model.to(case.dtype).train(case.mode == "train")
     if "thesis" in case.posterior and case.name in (*GRAPH_LAYERS, "GraphAttention"):
@@ -116,7 +116,7 @@ def _expect_refusal(case: ModelCase, subject: Subject) -> None:
 
 
 def _run(case: ModelCase, subject: Subject, inputs: dict[str, Tensor]) -> tuple[Tensor, ba.Latents]:
-    torch.manual_seed(case.number)
+    seed(case.number)
     cast = {key: each.to(case.dtype) if each.is_floating_point() else each for key, each in inputs.items()}
     with torch.set_grad_enabled(case.mode == "train"), ba.record() as latents:
         if case.mode == "sampling":
