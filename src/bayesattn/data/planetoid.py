@@ -149,7 +149,7 @@ def _unpickled(file: DataFile) -> tuple[Any, Path]:
 def _refuse_far_memory(content: bytes) -> None:
     """A pickle may say "remember this as number 4,000,000,000", and the unpickler makes room for as many."""
     for operation, argument, _ in pickletools.genops(content):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= argument <= len(content):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= len(content):
             raise DataError(f"it wants to remember {argument:,} things, and has {len(content):,} bytes")
 
 
