@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def parse(content: bytes, source: object) -> Any:
         raise ValueError(f"{source} is not JSON for us: its lists are nested too deeply.") from None
     except ValueError as problem:  # bytes that are no UTF-8, text that is no JSON, numbers of thousands of digits
         raise ValueError(f"{source} is not JSON: {problem}. It is probably truncated.") from None
-    if b"\\ud" in content.lower() and not _is_text(json.dumps(values, ensure_ascii=False)):
+    if re.search(rb"\\u[dD]", content) and not _is_text(json.dumps(values, ensure_ascii=False)):
         raise ValueError(f"{source} holds half of a surrogate pair (\\ud800 to \\udfff), which is no text.")
     return values
 

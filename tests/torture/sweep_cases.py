@@ -307,7 +307,7 @@ def _on_small_disk(place: Path, pick: random.Random) -> None:
 
 def _with_small_files(place: Path, pick: random.Random) -> None:
     folder = place / "sweep"
-    _expect_full(start(folder, largest_file=pick.randint(100, 30_000)), folder, "File too large")
+    _expect_full(start(folder, largest_file=pick.randint(3_000, 15_000)), folder, "File too large")
     finish(folder)
 
 
