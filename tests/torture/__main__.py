@@ -3,6 +3,7 @@
 python tests/torture                                 all parts; what was stopped goes on where it was
 python tests/torture --parts attention files         some of them
 python tests/torture --share 0.01                    a hundredth of every part
+python tests/torture --collect FILE                  take the parts that were run elsewhere, with --results FILE
 """
 
 from __future__ import annotations
@@ -76,7 +77,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first case: another number, other cases")
     parser.add_argument("--anew", action="store_true", help="do not go on with what was begun or done")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument(
+        "--collect", type=Path, metavar="FILE", help="put the parts in FILE in place of the same ones here"
+    )
     arguments = parser.parse_args()
+    if arguments.collect is not None:
+        _keep(arguments.results, _read(arguments.collect))
+        return
     torch.set_num_threads(1)
     failed = 0
     try:
@@ -121,9 +128,7 @@ def _run(name: str, arguments: argparse.Namespace) -> int:
             entry["measured"] |= tally.measured
             entry["seconds"] = round(entry["seconds"] + time.monotonic() - began, 1)
             progress.update(bar, completed=entry["tried"])
-            write_atomically(arguments.results, json.dumps(_read(arguments.results) | {name: entry}, indent=2) + "\n")
-    if arguments.results == RESULTS:
-        update_page()
+            _keep(arguments.results, {name: entry})
     for words in entry["wrong"].values():
         print(words)
     print(f"{name}: {entry['tried']} tried, {len(entry['wrong'])} wrong; kept in {arguments.results}.")
@@ -132,6 +137,14 @@ def _run(name: str, arguments: argparse.Namespace) -> int:
 
 def _read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _keep(path: Path, parts: dict[str, Any]) -> None:
+    """Write these parts in place of those that were there, in the order in which they are run, and to the page."""
+    kept = _read(path) | parts
+    write_atomically(path, json.dumps({name: kept[name] for name in PARTS if name in kept}, indent=2) + "\n")
+    if path == RESULTS:
+        update_page()
 
 
 def _tick(progress: Progress, bar: TaskID, shown: list[float]) -> None:
