@@ -15,6 +15,7 @@ import transformers
 import bayesattn as ba
 from bayesattn.runs import configure, run
 from bayesattn.tasks import TASKS, Evaluation, Splits
+from bayesattn.tasks.glue import GlueOptions
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "plane", "jet"]
 EMPTY = (torch.zeros(0), torch.zeros(0))
@@ -110,3 +111,14 @@ def test_figures_of_a_known_regression() -> None:
     assert found["pearson"] == pytest.approx(torch.corrcoef(torch.stack([means, values]))[0, 1].item(), abs=1e-4)
     assert found["score"] == pytest.approx((found["pearson"] + found["spearman"]) / 2)
     assert found["aurc"] == pytest.approx(0.25, rel=0.15)  # all equally sure: the mean squared error
+
+
+@pytest.mark.parametrize("frozen_layers", [0, 1])
+def test_texts_of_one_length_share_batches(encoder: Path, frozen_layers: int) -> None:
+    task = TASKS.create("sst2", GlueOptions(str(encoder), max_length=8, frozen_layers=frozen_layers))
+    train = task.load().train
+    batches = task.batches(train, torch.randperm(len(train[0])), 6)
+    assert sorted(torch.cat(list(batches)).tolist()) == list(range(len(train[0])))
+    there = (train[0] != 0).any(-1) if frozen_layers else train[0][:, 1] != 0
+    spread = [there[batch].sum(1).float().std().item() for batch in batches if len(batch) > 1]
+    assert sum(value == 0 for value in spread) >= len(spread) - 3  # lengths 4, 5 change at two places of the one pool

@@ -49,7 +49,8 @@ class MeanFieldOptions(GlobalKLOptions):
     """Mean-field variational inference."""
 
     prior: str = "naive"
-    """"naive": one Gaussian for all weights. "thesis": the thesis's improved priors of this task. Else a file of `bayesattn study`."""
+    """"naive": one Gaussian for all weights. "thesis": the thesis's improved priors of this task. "fitted": ours, of
+    `bayesattn study`. Else a file that it wrote."""
     prior_scale: float = 1.0
     """Scale of the naive prior (not stated in the thesis)."""
     initial_scale: float = THESIS_START
@@ -84,13 +85,14 @@ class MeanField(GlobalKLMethod):
         """The prior that the options name."""
         if self.options.prior == "naive":
             return weights.WeightPrior("gaussian", self.options.prior_scale)
-        if self.options.prior != "thesis":
+        presets = {"thesis": weights.thesis_priors, "fitted": weights.fitted_priors}
+        if self.options.prior not in presets:
             return weights.load_priors(Path(self.options.prior))
         if task.weight_priors is None:
             raise ValueError(
-                "The thesis has no improved priors for this task: use prior='naive', or a file of `bayesattn study`."
+                f"There are no priors prior={self.options.prior!r} for this task: use prior='naive', or a file of `bayesattn study`."
             )
-        return weights.thesis_priors(task.weight_priors)
+        return presets[self.options.prior](task.weight_priors)
 
 
 @dataclass(frozen=True)
@@ -223,10 +225,14 @@ METHODS.add(
     LaplaceOptions(),
     partial(Laplace, structure="full", where="last"),
 )
-for _family in FAMILIES:
-    METHODS.add(
-        f"vi-{_family}-improved",
-        f"{_family} mean-field weights with the thesis's improved priors",
-        MeanFieldOptions(prior="thesis"),
-        partial(MeanField, family=_family, where=None),
-    )
+for _suffix, _words, _prior in (
+    ("improved", "the thesis's improved priors", "thesis"),
+    ("fitted", "priors fitted to our own trained models", "fitted"),
+):
+    for _family in FAMILIES:
+        METHODS.add(
+            f"vi-{_family}-{_suffix}",
+            f"{_family} mean-field weights with {_words}",
+            MeanFieldOptions(prior=_prior),
+            partial(MeanField, family=_family, where=None),
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayesattn.tables.base import Budget, Dataset, Metric, Table
+from bayesattn.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.tables.registered import add
 from bayesattn.tables.thesis import ALL_TASKS, AMBIGUITY, OUTSIDE, SMALL, SOURCE, TOYS
 
@@ -98,3 +98,32 @@ for _number, _title, _datasets in (
             compared_with=NAIVE,
         )
     )
+
+add(
+    Table(
+        name="own-priors",
+        title="Mean-field weights with naive priors, with the thesis's, and with those of our own study of trained weights",
+        source="`bayesattn study toy-m1 --runs 100`, `bayesattn study pos --runs 20 --epochs 8`",
+        datasets=tuple(dataset for dataset in ALL_TASKS if dataset.label in ("M1", "POS")),
+        methods=tuple(f"vi-{family}{suffix}" for family in FAMILIES for suffix in ("", "-improved", "-fitted")),
+        published_file=None,
+        budgets=BUDGETS,
+        reference="vi-gaussian",
+    )
+)
+
+SCALES = {f"{scale:g}": Variant("vi-gaussian", {"prior_scale": scale}) for scale in (0.001, 0.01, 0.1, 1.0, 10.0)}
+
+add(
+    Table(
+        name="prior-scale",
+        title="Figure 3.10: Gaussian mean-field weights with a Gaussian prior, by the prior's scale",
+        source=f"{SOURCE}. The thesis has a figure without numbers",
+        datasets=tuple(dataset for dataset in ALL_TASKS if dataset.label == "M1"),
+        methods=tuple(SCALES),
+        published_file=None,
+        budgets=BUDGETS,
+        reference="1",
+        variants=SCALES,
+    )
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from bayesattn.data.pretrained import minilm
 from bayesattn.files import write_atomically
 from bayesattn.prediction import CategoricalPrediction, GaussianPrediction
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
+from bayesattn.tasks.batching import by_length
 from bayesattn.tasks.classification import figures
 from bayesattn.tasks.registered import TASKS
 
@@ -72,10 +74,12 @@ class GlueTask(Task):
         order = order[: self.options.train_examples]
         held = order[: min(HELD_OUT, len(order) // 10)]
         inputs, labels = self._encoded(train, "train", order)
+        dev, dev_labels = self._encoded(test, "dev", torch.arange(len(test)))
+        short_first = _lengths(dev).argsort(stable=True)  # predictions are made of neighbours together: little padding
         return Splits(
             (inputs[len(held) :], labels[len(held) :]),
             (inputs[: len(held)], labels[: len(held)]),
-            self._encoded(test, "dev", torch.arange(len(test))),
+            (dev[short_first], dev_labels[short_first]),
         )
 
     def build(self, dropout: float) -> nn.Module:
@@ -83,6 +87,9 @@ class GlueTask(Task):
 
         options = self.options
         return TextModel(self._path(), 2, dropout or options.dropout, options.frozen_layers, self.regression)
+
+    def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
+        return by_length(_lengths(train[0]), order, size)
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         inputs, labels = batch
@@ -133,6 +140,11 @@ class GlueTask(Task):
             return_tensors="pt",
         )
         return torch.stack([encoded["input_ids"], encoded["attention_mask"], encoded["token_type_ids"]], 1)
+
+
+def _lengths(inputs: Tensor) -> Tensor:
+    """Of texts as tokens, [n, 3, length], or as what frozen layers made of them, [n, length, features]."""
+    return inputs[:, 1].sum(1) if not inputs.is_floating_point() else (inputs != 0).any(-1).sum(1)
 
 
 def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) -> Evaluation:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
@@ -18,12 +17,11 @@ from bayesattn.data.subwords import BEGIN, END, PAD, Subwords, padded, trimmed
 from bayesattn.models.seq2seq import Seq2Seq
 from bayesattn.posteriors import Posterior
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task
+from bayesattn.tasks.batching import by_length
 from bayesattn.tasks.translated import Translations
 
 SHOWN = 5
 """Translations that are kept with a result."""
-POOL = 50
-"""Sentences of similar length are gathered from so many batches."""
 
 
 @dataclass(frozen=True)
@@ -155,11 +153,7 @@ class TranslationTask(Task):
         )
 
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
-        """Sentences of similar length together, so that little is padding; the batches in random order."""
-        lengths = (train[-1] != PAD).sum(1)
-        pools = [pool[lengths[pool].argsort(stable=True)] for pool in order.split(POOL * size)]
-        batches = torch.cat(pools).split(size)
-        return [batches[place] for place in order[order < len(batches)].tolist()]
+        return by_length((train[-1] != PAD).sum(1), order, size)
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         source, target = batch

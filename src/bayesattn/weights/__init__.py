@@ -4,7 +4,14 @@ from bayesattn.weights.concrete_dropout import ConcreteDropout, concrete_dropout
 from bayesattn.weights.ensemble import Ensemble, ensemble
 from bayesattn.weights.laplace import LaplacePosterior, laplace
 from bayesattn.weights.mean_field import mean_field
-from bayesattn.weights.priors import THESIS_PRIORS, WeightPrior, load_priors, save_priors, thesis_priors
+from bayesattn.weights.priors import (
+    THESIS_PRIORS,
+    WeightPrior,
+    fitted_priors,
+    load_priors,
+    save_priors,
+    thesis_priors,
+)
 from bayesattn.weights.selection import choose_layers
 from bayesattn.weights.swag import collect, swag
 
@@ -18,6 +25,7 @@ __all__ = [
     "collect",
     "concrete_dropout",
     "ensemble",
+    "fitted_priors",
     "laplace",
     "load_priors",
     "mean_field",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,13 @@ def prior_of(priors: Priors, name: str) -> WeightPrior:
         f"No pattern of prior= matches the parameter {name!r}; the patterns are {', '.join(map(repr, priors))}. "
         "Add one for it, or '*' as the last."
     )
+
+
+def fitted_priors(name: str) -> dict[str, WeightPrior]:
+    """Priors fitted to weights of our own trained models by `bayesattn study`: "M1", "POS"; for the models of `bayesattn.models`."""
+    folder = resources.files("bayesattn.weights") / "fitted"
+    names = sorted(file.name.removesuffix(".json") for file in folder.iterdir())
+    return load_priors(Path(str(folder / f"{checks.one_of('name', name, names)}.json")))
 
 
 def save_priors(priors: Mapping[str, WeightPrior], path: Path) -> None:

@@ -1,0 +1,28 @@
+"""Plot the log-likelihood of mean-field weights against the scale of their prior (the thesis's figure 3.10): from table prior-scale.
+
+bayesattn table prior-scale --budget small
+python examples/plot_prior_scale.py results/prior-scale-small.json docs/images/prior-scale.png
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from bayesattn.report.plots import against_level
+from bayesattn.tables import TABLES
+from bayesattn.tables.results import read
+
+parser = argparse.ArgumentParser()
+parser.add_argument("results", type=Path, nargs="?", default=Path("results/prior-scale-small.json"))
+parser.add_argument("output", type=Path, nargs="?", default=Path("prior-scale.png"))
+arguments = parser.parse_args()
+
+results, variants = read(arguments.results), TABLES["prior-scale"].variants
+by_scale = [
+    [run["metrics"]["log_likelihood"] for run in results.of("toy-m1", variant.method, variant.options)]
+    for variant in variants.values()
+]
+labels = ("scale of the prior", "log-likelihood of a test series (nats)")
+curves = {"vi-gaussian": torch.tensor(by_scale).T}
+print(against_level(curves, [float(scale) for scale in variants], labels, "M1: Gaussian mean field", arguments.output))
