@@ -61,7 +61,7 @@ PARTS = {
         "layers and whole models: 18 Hugging Face architectures, timm, PyTorch Geometric, torch.nn, graph and additive attention",
         *(10_000, 100, "model_cases", "torture"),
     ),
-    "files": Part("damaged files of 16 formats", 16_000, 100, "file_cases", "torture_files"),
+    "files": Part("damaged files of 16 formats", 32_000, 100, "file_cases", "torture_files"),
     "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "sweep_cases", "torture_kills"),
     "pairs": Part("two sweeps at once on one folder", 10, 1, "sweep_cases", "torture_pairs"),
     "disk": Part("sweeps on a disk that becomes full", 10, 1, "sweep_cases", "torture_disk"),
