@@ -146,6 +146,10 @@ def test_another_byte_order_is_read_and_other_kinds_of_arrays_are_refused(tmp_pa
         numpy.savez(path, regions=wrong, image_ids=names)
         with pytest.raises(DataError, match=f"features.npz: {message}"):
             load_regions(path)
+    for character in (0x7FFFFFFF, 0xD800):  # no character, half of one
+        numpy.savez(path, regions=values.numpy(), image_ids=numpy.array([character, 65], "<u4").view("<U1"))
+        with pytest.raises(DataError, match=r"features.npz: image_ids are not text"):
+            load_regions(path)
     for ids in (numpy.array("x.jpg"), numpy.zeros((2, 1), int), numpy.zeros(0, int), numpy.ones(2)):
         numpy.savez(path, regions=values.numpy(), image_ids=ids)
         with pytest.raises(DataError, match=r"features.npz: image_ids must be a list of text or whole numbers"):

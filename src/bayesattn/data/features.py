@@ -64,7 +64,7 @@ def read_archive(content: bytes, path: Path) -> Regions:
         raise DataError(
             f"{path}: regions {regions.shape} must be [images, regions, features], with as many images as image_ids ({len(ids)})."
         )
-    names = [str(name) for name in ids]
+    names = _names(ids, path)
     _check_ids(names, path)
     if regions.size == 0:
         raise DataError(f"{path}: image {names[0]} has no regions.")
@@ -174,6 +174,15 @@ def read_arrays(content: bytes, path: Path, wanted: tuple[str, ...]) -> dict[str
         if not isinstance(array, numpy.ndarray):  # numpy gives bytes for what it does not know
             raise DataError(f"{path} is damaged: {name!r} is not a numpy array.")
     return arrays
+
+
+def _names(ids: numpy.ndarray, path: Path) -> list[str]:
+    try:
+        names = [str(name) for name in ids]
+        "".join(names).encode()
+    except (SystemError, UnicodeEncodeError) as problem:  # SystemError: numpy on numbers that are no characters
+        raise DataError(f"{path}: image_ids are not text ({problem}).") from None
+    return names
 
 
 def _numbers(array: numpy.ndarray, path: Path) -> numpy.ndarray:
