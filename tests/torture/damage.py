@@ -119,7 +119,7 @@ def damaged_json(draw: Draw, valid: bytes, spare: tuple[str, ...] = ()) -> bytes
             case "repeat" if isinstance(holder, list):
                 holder.insert(key, copy.deepcopy(holder[key]))
             case "add" if isinstance(holder, dict) and holder is not content:
-                holder[draw(st.sampled_from(("", "class", "extra")))] = draw(st.sampled_from(ODD_VALUES))
+                holder[draw(st.sampled_from(("", "class", "extra")))] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
             case _:
                 holder[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
     return json.dumps(content["root"]).encode()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import bayesattn as ba
 
-GROWTH = 4.0
+GROWTH = 1.0
 """Megabytes that the process may grow by, whatever the number of steps: the allocator's, not ours."""
 WARM_UP = 100
 """Steps after which memory is looked at first: at least so many, else a tenth of all."""
@@ -65,8 +65,8 @@ def _repeated(step: Callable[[], Tensor], times: int, tick: Callable[[], object]
             tally.tried += 1
             tick()
             if number == max(WARM_UP, times // 10):
-                before, tensors = _megabytes(), _tensors()
-        after, left = _megabytes(), _tensors()
+                tensors, before = _tensors(), _megabytes()  # in this order: counting takes memory
+        left, after = _tensors(), _megabytes()
         tally.measured = {
             "megabytes after warm-up": round(before, 1),
             "megabytes at the end": round(after, 1),
