@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import bayesattn as ba
 
-GROWTH = 1.0
+GROWTH = 2.0
 """Megabytes that the process may grow by, whatever the number of steps: the allocator's, not ours."""
 WARM_UP = 100
 """Steps after which memory is looked at first: at least so many, else a tenth of all."""
