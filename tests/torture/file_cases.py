@@ -17,6 +17,7 @@ from attention_cases import Tally, Wrong, expect
 from file_formats import CANARY, FORMATS, Format
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from transformers.utils.logging import disable_progress_bar
 
 from bayesattn.data.files import DataError
 
@@ -31,6 +32,7 @@ def torture_files(cases: range, tick: Callable[[], object] = lambda: None) -> Ta
     number = cases.start // len(cases)
     name = list(FORMATS)[number % len(FORMATS)]
     made(name)
+    disable_progress_bar()  # transformers' would write into ours
     receiver, sender = os.pipe()
     process = os.fork()
     if process == 0:
