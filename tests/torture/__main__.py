@@ -102,7 +102,7 @@ def _run(name: str, arguments: argparse.Namespace) -> int:
     cases -= cases % chunk
     entry = {
         "what": part.what,
-        "command": f"python tests/torture --parts {name}",
+        "command": f"python tests/torture --parts {name} --share {arguments.share:g} --first {arguments.first}",
         "cases": cases,
         "first": arguments.first,
         "commit": commit(),
