@@ -17,8 +17,8 @@ BEGIN, END = "<!-- figures: written by make torture -->", "<!-- end of figures -
 def figures(results: dict[str, dict[str, Any]]) -> str:
     """The table of the page."""
     lines = [
-        "| part | what | tried | wrong | first case (seed) | seconds | commit |",
-        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+        "| part | what | tried | wrong | first case (seed) | commit |",
+        "| --- | --- | ---: | ---: | ---: | --- |",
     ]
     for name, part in results.items():
         tried = f"{part['tried']:,}" + ("" if part["tried"] == part["cases"] else f" of {part['cases']:,}")
@@ -28,7 +28,6 @@ def figures(results: dict[str, dict[str, Any]]) -> str:
             tried,
             len(part["wrong"]),
             part["first"],
-            f"{part['seconds']:,.0f}",
             f"`{part['commit']}`",
         )
         lines.append("| " + " | ".join(map(str, cells)) + " |")
