@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all torture check format clean
+.PHONY: demo test test-all torture check format docs clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/bayesattn demo
@@ -28,8 +28,11 @@ format: $(VENV)/test-installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/docs-installed
+	$(BIN)/python docs/make_site.py
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo build
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"bayesattn needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=python3.11"'
@@ -40,9 +43,14 @@ $(VENV)/demo-installed: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e '.[experiments]'
 	@touch $@
 
+$(VENV)/docs-installed: $(BIN)/python pyproject.toml constraints.txt
+	@echo "Installing bayesattn and what the documentation needs into $(VENV) (once, a few minutes) ..."
+	$(PIP) -e '.[experiments,hf,docs]'
+	@touch $@
+
 $(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
-	$(PIP) -e '.[experiments,hf,graphs,ray,dev]'
+	$(PIP) -e '.[experiments,hf,graphs,ray,docs,dev]'
 	$(PIP) --no-deps timm # without torchvision, which has no CPU build there: see tests/torchvision_stand_in.py
 	$(PIP) --no-deps laplace-torch asdfghjkl backpack-for-pytorch curvlinops-for-pytorch einconv einops linear_operator opt_einsum unfoldNd # an oracle of the tests, without torchvision
 	@touch $@

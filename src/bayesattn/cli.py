@@ -26,6 +26,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.align import AlignCommand, draw_alignment
     from bayesattn.data.files import DataError
     from bayesattn.demo import DemoOptions, run_demo
+    from bayesattn.plugins import load_plugins
     from bayesattn.prior_command import PriorCommand, show_prior
     from bayesattn.show import ShowCommand, show
     from bayesattn.study_command import StudyCommand, make_study
@@ -49,6 +50,7 @@ def _run(arguments: list[str]) -> None:
     kinds = {name: kind for name, (kind, _) in known.items()}
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]
     try:
+        load_plugins()
         if arguments[:1] == ["run"] and len(names) == 2:
             commands.start_run(arguments[1:], console)
             return

@@ -89,7 +89,7 @@ class TableCommand:
     only: tuple[str, ...] = ()
     """Run these tasks of the table only."""
     methods: tuple[str, ...] = ()
-    """Run these methods only."""
+    """Run these methods only; others than the table's get a row too, which is not kept in its results."""
     epochs: int | None = None
     """Other epochs than the budget's, to try things out: the figures are printed but not kept."""
     jobs: int = 1
@@ -224,7 +224,8 @@ def make_table(command: TableCommand, console: Console) -> None:
         return
     if command.name is None:
         raise ValueError(f"Say which table. {checks.suggestion('', TABLES)}")
-    table = TABLES[checks.one_of("table", command.name, TABLES)]
+    own = TABLES[checks.one_of("table", command.name, TABLES)]
+    table = own.with_methods(command.methods)
     configs = table.configs(
         command.budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
     )
@@ -236,8 +237,12 @@ def make_table(command: TableCommand, console: Console) -> None:
     for part in summarise(table, results):
         console.print(in_terminal(part))
     if command.epochs is None:
-        path = kept_results.write(results, command.results)
+        of_table = {config.name for config in own.configs(command.budget, seeds=command.seeds, tasks=command.only)}
+        to_keep = [config for config in configs if config.name in of_table]
+        path = kept_results.write(_collected(own, to_keep, command, kept), command.results)
         console.print(f"Kept in {path}; `bayesattn render` writes the document.", soft_wrap=True)
+        if added := table.methods[len(own.methods) :]:
+            console.print(f"Not kept there, since they are no rows of {own.name}: {', '.join(added)}.", soft_wrap=True)
     else:
         console.print("Not kept in the results: --epochs is not the budget's.")
     if failed:

@@ -30,6 +30,13 @@ def test_figures_that_are_not_finite_are_left_out_of_a_line() -> None:
     assert chart.lines({"loss": [(1.0, math.nan)]}, "loss", "epoch", "loss") == ""
 
 
+def test_lines_fill_the_width_of_the_chart() -> None:
+    drawn = chart.lines({"risk": [(0.0, 0.1), (0.5, 0.2), (1.0, 0.3)]}, "risk", "coverage", "error rate")
+    (path,) = re.findall(r'class="line s0" d="M([^"]+)"', drawn)
+    across = [float(point.split()[0]) for point in path.split("L")]
+    assert across == [62.0, 304.0, 546.0]
+
+
 def test_a_histogram_is_a_density() -> None:
     density = chart._density([0.1, 0.1, 0.9, 5.0], 1.0, 10)
     assert sum(density) / 10 == pytest.approx(1.0)

@@ -74,3 +74,13 @@ def test_unknown_names_are_answered_with_the_nearest() -> None:
         table.configs(tasks=("toy-m7",))
     with pytest.raises(ValueError, match=r"method='laplace' is not known. Choose one of"):
         table.configs(methods=("laplace",))
+
+
+def test_a_method_without_a_row_gets_one_and_an_unknown_one_is_refused() -> None:
+    table = TABLES["thesis-3.11"]
+    extended = table.with_methods(["mle", "laplace"])
+    assert extended.methods == (*table.methods, "laplace")
+    (config,) = extended.configs(seeds=1, tasks=("toy-m2",), methods=("laplace",))
+    assert (config.task, config.method) == ("toy-m2", "laplace")
+    with pytest.raises(ValueError, match=r"method='lapace' is not known. Did you mean 'laplace"):
+        table.with_methods(["lapace"])

@@ -44,7 +44,7 @@ class _Scale:
 def _around(values: Sequence[float], margin: float = 0.06) -> tuple[float, float]:
     """A range with some room at both ends; never empty."""
     low, high = min(values), max(values)
-    room = margin * (high - low) or abs(high) * margin or 1.0
+    room = margin * (high - low) if low < high else abs(high) * margin or 1.0
     return low - room, high + room
 
 
@@ -107,8 +107,6 @@ def lines(
     width, height, left, bottom = 560, 300, 62, 256
     low_x, high_x = (0.0, 1.0) if unit else _around([x for x, _ in points], 0.0)
     low_y, high_y = (0.0, 1.0) if unit else _around([y for _, y in points])
-    if low_x == high_x:
-        low_x, high_x = low_x - 0.5, high_x + 0.5
     horizontal, vertical = _Scale(low_x, high_x, left, width - 14), _Scale(low_y, high_y, bottom, 10)
     parts = [_vertical_grid(horizontal, 10, bottom), _horizontal_grid(vertical, left, width - 14)]
     if diagonal:

@@ -67,9 +67,11 @@ def run_alone(values: dict[str, Any], parent: str) -> dict[str, Any]:
     """The run of a config given as plain values, with one thread: what a worker does."""
     import torch
 
+    from bayesattn.plugins import load_plugins
     from bayesattn.runs.single import run
 
     torch.set_num_threads(1)
+    load_plugins()
     return run(RunConfig.from_json(values), Path(parent))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
 from bayesattn import checks
+from bayesattn.methods import METHODS
 from bayesattn.runs import RunConfig, configure
 
 
@@ -93,6 +94,13 @@ class Table:
     def variant(self, row: str) -> Variant:
         """The method of a row, and its options."""
         return self.variants.get(row, Variant(row, {}))
+
+    def with_methods(self, methods: Sequence[str]) -> Table:
+        """The table with a further row for each of these methods that it has none for."""
+        rows = list(dict.fromkeys([*self.methods, *methods]))
+        for row in rows[len(self.methods) :]:
+            METHODS.entry(row)
+        return replace(self, methods=tuple(rows))
 
     def budget_of(self, task: str, budget: str) -> Budget:
         """The budget of one task."""
