@@ -16,8 +16,8 @@ pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bay
 
 import file_cases
 from attention_cases import Wrong
-from file_cases import check_damaged, made, torture_files, torture_format, workplace
-from file_formats import ATTACK, CANARY, FORMATS
+from file_cases import FORMATS, check_damaged, made, torture_files, torture_format, workplace
+from file_formats import ATTACK, CANARY
 
 from bayesattn.data.files import DataError
 
