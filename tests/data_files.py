@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import pickle
 import struct
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from bayesattn.data.files import DataFile
@@ -46,3 +51,22 @@ def images(count: int, seed: int) -> tuple[Tensor, Tensor]:
     for image, label in zip(pixels, labels.tolist(), strict=True):
         image[2 * label + 4 : 2 * label + 6] = 255
     return pixels.to(torch.uint8), labels.to(torch.uint8)
+
+
+def planetoid() -> dict[str, bytes]:
+    """The parts of a graph of 508 nodes: 4 to train, 500 to validate, 3 of the last 4 to test."""
+    generator = np.random.default_rng(0)
+    x = (generator.random((504, 6)) < 0.5).astype(np.float32)
+    tx = np.eye(3, 6, dtype=np.float32)
+    neighbours: dict[int, list[int]] = defaultdict(list, {0: [1, 1, 507], 1: [0], 507: [0, 507]})
+    values: dict[str, Any] = {
+        "allx": sparse.csr_matrix(x),
+        "ally": np.eye(2, dtype=np.int32)[np.arange(504) % 2],
+        "tx": sparse.csr_matrix(tx),
+        "ty": np.array([[0, 1], [0, 1], [1, 0]], np.int32),
+        "y": np.eye(2, dtype=np.int32)[np.arange(4) % 2],
+        "graph": neighbours,
+    }
+    return {part: pickle.dumps(value, protocol=4) for part, value in values.items()} | {
+        "test.index": b"507\n504\n506\n"
+    }

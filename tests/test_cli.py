@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import pytest
 
-from bayesattn import cli
+from bayesattn import cli, commands
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,3 +23,13 @@ def test_an_unknown_command_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: 
         cli.main()
     assert stopped.value.code == 2
     assert "demo" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "results/table.json")
+
+    monkeypatch.setattr(commands, "list_names", full)
+    monkeypatch.setattr(sys, "argv", ["bayesattn", "list"])
+    with pytest.raises(SystemExit, match=r"^bayesattn: .*No space left on device: 'results/table.json'$"):
+        cli.main()

@@ -59,5 +59,5 @@ def _run(arguments: list[str]) -> None:
         )
         handle = dict(known.values())[type(options)]
         handle(options, console)
-    except (commands.Failure, DataError, FileNotFoundError, ValueError) as problem:
+    except (commands.Failure, DataError, OSError, ValueError) as problem:
         sys.exit(f"bayesattn: {problem}")

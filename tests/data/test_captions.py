@@ -40,6 +40,11 @@ def test_parts_and_captions(tmp_path: Path) -> None:
         (lambda images: images[3].update(cocoid=2), r"images\[3\]: image 2 is there twice"),
         (lambda images: images[3].update(sentences=[]), r"images\[3\]: image 3 has no captions"),
         (lambda images: images[3]["sentences"][1].pop("tokens"), r"images\[3\], sentences\[1\] has no 'tokens'"),
+        (lambda images: images[3].update(cocoid=[3]), r"images\[3\]: 'cocoid' must be of type int"),
+        (
+            lambda images: images[3]["sentences"][1].update(tokens=["a", 3]),
+            r"images\[3\], sentences\[1\]: 'tokens' must be words, not \"\['a', 3\]\"",
+        ),
         (lambda images: images.clear(), "has no images of the part 'train'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy
@@ -127,3 +128,42 @@ def test_what_is_no_features_is_said(tmp_path: Path) -> None:
     numpy.savez(folder / "12.npz", feat=numpy.zeros((0, 4)))
     with pytest.raises(DataError, match=r"12.npz: image 12 has no regions"):
         load_regions(folder)
+
+
+def test_another_byte_order_is_read_and_other_kinds_of_arrays_are_refused(tmp_path: Path) -> None:
+    values = torch.randn(2, 5, 3)
+    path = tmp_path / "features.npz"
+    names = numpy.array(["x.jpg", "y.jpg"])
+    numpy.savez(path, regions=values.numpy().astype(">f4"), image_ids=names)
+    torch.testing.assert_close(load_regions(path).of(torch.tensor([0, 1]))[0], values)
+    for wrong, message in (
+        (values.numpy().astype("c8"), "features must be floating-point numbers, not complex64"),
+        (numpy.full((2, 5, 3), "x"), "features must be floating-point numbers, not <U1"),
+        (values.numpy() * numpy.float32("nan"), "the features are not all finite"),
+        (values.numpy().astype("f8") * 1e300, "the features are not all finite in single precision"),
+        (numpy.array(1.0), r"regions \(\) must be"),
+    ):
+        numpy.savez(path, regions=wrong, image_ids=names)
+        with pytest.raises(DataError, match=f"features.npz: {message}"):
+            load_regions(path)
+    for character in (0x7FFFFFFF, 0xD800):  # no character, half of one
+        numpy.savez(path, regions=values.numpy(), image_ids=numpy.array([character, 65], "<u4").view("<U1"))
+        with pytest.raises(DataError, match=r"features.npz: image_ids are not text"):
+            load_regions(path)
+    for ids in (numpy.array("x.jpg"), numpy.zeros((2, 1), int), numpy.zeros(0, int), numpy.ones(2)):
+        numpy.savez(path, regions=values.numpy(), image_ids=ids)
+        with pytest.raises(DataError, match=r"features.npz: image_ids must be a list of text or whole numbers"):
+            load_regions(path)
+
+
+def test_what_numpy_takes_for_something_else_is_no_archive(tmp_path: Path) -> None:
+    path = tmp_path / "features.npz"
+    with path.open("wb") as file:
+        numpy.save(file, numpy.zeros(3))  # one array, not an archive
+    with pytest.raises(DataError, match=r"features.npz is damaged: it is not an archive of numpy arrays"):
+        load_regions(path)
+    with zipfile.ZipFile(path, "w") as archived:
+        archived.writestr("regions.npy", b"not an array")
+        archived.writestr("image_ids.npy", b"")
+    with pytest.raises(DataError, match=r"features.npz is damaged: 'regions' is not a numpy array"):
+        load_regions(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bayesattn.data import files
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read, read_text
 
 CONTENT = b"some data\n" * 100
 FILE = DataFile("set/part.txt", hashlib.sha256(CONTENT).hexdigest(), "the library of Alexandria")
@@ -98,3 +98,13 @@ def test_without_a_named_folder_shared_data_comes_before_the_cache(
     folders = files.search_folders()
     assert folders[0] == tmp_path / "shared/data"
     assert folders[-1] == tmp_path / "cache/data"
+
+
+def test_text_is_unicode_or_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAYESATTN_DATA_CHECK", "off")
+    path = folder / "set/part.txt"
+    path.write_bytes(b"\xef\xbb\xbfcaf\xc3\xa9")
+    assert read_text(FILE) == ("café", path)
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match=r"part.txt is not UTF-8 text .*Get it from the library of Alexandria"):
+        read_text(FILE)

@@ -49,6 +49,21 @@ def test_a_damaged_line_is_named(line: str, files: Path) -> None:
         load_glue("RTE", "dev")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("RTE/dev", b"index\tsentence1\tsentence2\tlabel\n", "holds no sentences"),
+        ("SST-2/dev", b"sentence\tlabel\ncaf\xe9\t1\n", "is not UTF-8 text"),
+        ("STS-B/dev", FILES["STS-B/dev"].replace("4.75", "nan").encode(), "line 2: expected 10 columns with a label"),
+        ("STS-B/dev", FILES["STS-B/dev"].replace("4.75", "47.5").encode(), "line 2: expected 10 columns with a label"),
+    ],
+)
+def test_what_holds_no_labelled_sentences_is_named(name: str, content: bytes, message: str, files: Path) -> None:
+    (files / f"glue/{name}.tsv.gz").write_bytes(gzip.compress(content))
+    with pytest.raises(DataError, match=f"{name}.tsv.gz.*{message}"):
+        load_glue(*name.split("/"))  # pyright: ignore[reportArgumentType]
+
+
 def test_another_file_is_refused(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BAYESATTN_DATA_CHECK")
     with pytest.raises(DataError, match="is not the expected file"):

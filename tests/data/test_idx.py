@@ -63,3 +63,8 @@ def test_the_real_sets_are_what_they_should_be(pair: tuple[DataFile, DataFile], 
     assert labels.unique().tolist() == list(range(10))
     assert images.min() == 0
     assert images.max() == 1
+
+
+def test_an_empty_set_is_refused(folder: Path) -> None:
+    with pytest.raises(DataError, match=r"images.gz is not an idx file .*announces no values, the sizes \(0, 4, 5\)"):
+        read_idx(put(folder, FILE, idx(torch.zeros(0, 4, 5, dtype=torch.uint8))), dimensions=3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,30 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from data_files import planetoid as contents
 from scipy import sparse
 
 from bayesattn.data import planetoid
 from bayesattn.data.files import DataError, locate
 from bayesattn.data.planetoid import FILES, load_planetoid
-
-
-def contents() -> dict[str, bytes]:
-    """A graph of 508 nodes: 4 to train, 500 to validate, 3 of the last 4 to test."""
-    generator = np.random.default_rng(0)
-    x = (generator.random((504, 6)) < 0.5).astype(np.float32)
-    tx = np.eye(3, 6, dtype=np.float32)
-    neighbours: dict[int, list[int]] = defaultdict(list, {0: [1, 1, 507], 1: [0], 507: [0, 507]})
-    values: dict[str, Any] = {
-        "allx": sparse.csr_matrix(x),
-        "ally": np.eye(2, dtype=np.int32)[np.arange(504) % 2],
-        "tx": sparse.csr_matrix(tx),
-        "ty": np.array([[0, 1], [0, 1], [1, 0]], np.int32),
-        "y": np.eye(2, dtype=np.int32)[np.arange(4) % 2],
-        "graph": neighbours,
-    }
-    return {part: pickle.dumps(value, protocol=4) for part, value in values.items()} | {
-        "test.index": b"507\n504\n506\n"
-    }
 
 
 @pytest.fixture
@@ -113,6 +94,16 @@ def test_other_names_are_refused_numpys_too(module: str, name: str, write: Any) 
         ("graph", pickle.dumps({0: 1}), "ind.cora.graph holds no lists of neighbours"),
         ("test.index", b"504\nx\n", "ind.cora.test.index holds something else than node numbers"),
         ("ty", contents()["y"], "do not belong together"),
+        ("test.index", b"", "ind.cora.test.index holds something else than node numbers"),
+        ("test.index", b"504\n-1\n506\n", "ind.cora.test.index holds something else than node numbers"),
+        ("test.index", b"504\n504\n506\n", "ind.cora.test.index holds something else .*twice"),
+        ("test.index", b"504\n505\n900000000000\n", "do not belong together"),
+        ("test.index", b"9" * 30, "ind.cora.test.index holds something else than node numbers"),
+        ("graph", pickle.dumps({0: [508]}), "do not belong together"),
+        ("graph", pickle.dumps({0: ["1"]}), "ind.cora.graph holds no lists of neighbours"),
+        ("graph", pickle.dumps({-1: [0]}), "ind.cora.graph holds no lists of neighbours"),
+        ("y", pickle.dumps(np.ones((9, 2), np.int32)), "do not belong together"),
+        ("ty", pickle.dumps(np.full((3, 2), np.nan)), "ind.cora.ty holds numbers that are not finite"),
     ],
 )
 def test_damaged_files_are_named(part: str, content: bytes, message: str, write: Any) -> None:
@@ -126,6 +117,23 @@ def test_a_matrix_that_points_outside_itself_is_refused(write: Any) -> None:
     bad.indices = np.array([0, 1, 10_000], np.int32)
     write(contents() | {"tx": pickle.dumps(bad, protocol=4)})
     with pytest.raises(DataError, match=r"ind.cora.tx holds no sparse matrix"):
+        load_planetoid("cora")
+
+
+def test_a_matrix_too_large_for_any_memory_is_refused(write: Any) -> None:
+    bad = sparse.csr_matrix(np.eye(3, 6, dtype=np.float32))
+    bad._shape = (3, 10**12)
+    write(contents() | {"tx": pickle.dumps(bad, protocol=4)})
+    with pytest.raises(DataError, match=r"ind.cora.tx holds no sparse matrix \(its shape is 3 x 1000000000000\)"):
+        load_planetoid("cora")
+
+
+def test_a_pickle_that_fills_the_memory_is_refused(write: Any) -> None:
+    """Python's unpickler makes room for as many remembered things as the greatest number says."""
+    content = pickle.dumps([1.0], protocol=2)
+    bomb = content[:3] + b"r\xff\xff\xff\x3f" + content[5:]  # remember the list as number 2^30 - 1
+    write(contents() | {"graph": bomb})
+    with pytest.raises(DataError, match=r"ind.cora.graph is refused: it wants to remember 1,073,741,823 things"):
         load_planetoid("cora")
 
 

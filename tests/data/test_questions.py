@@ -53,6 +53,11 @@ def test_questions_and_annotations_are_joined_by_their_ids(tmp_path: Path) -> No
         (lambda a, g: g["annotations"][0]["answers"][3].pop("answer"), r"annotations\[0\], answers has no 'answer'"),
         (lambda a, g: a.pop("questions"), "questions.json must be a JSON object with a list 'questions'"),
         (lambda a, g: a["questions"].insert(0, 3), r"questions\[0\] must be an object, not '3'"),
+        (lambda a, g: a["questions"][0].update(image_id=True), r"'image_id' must be of type int, not 'True'"),
+        (
+            lambda a, g: g["annotations"][0].update(answer_type="maybe"),
+            "'answer_type' 'maybe' is none of yes-no, number",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, change: Any, message: str) -> None:

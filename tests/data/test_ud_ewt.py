@@ -93,3 +93,21 @@ def test_the_real_treebank() -> None:
     assert train.tokens.max() == len(vocabulary) - 1
     assert len(test.words) == len(test.tokens)
     assert torch.equal((test.tokens != PAD).sum(1), torch.tensor([len(sentence) for sentence in test.words]))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds no sentences"),
+        (b"# only a remark\n\n", "holds no sentences"),
+        (
+            conllu([[("Cats", "cat", "NOUN")]]).replace(b"\n1\t", b"\n" + b"9" * 5000 + b"\t"),
+            "is not CoNLL-U: .*5000 digits",
+        ),
+    ],
+)
+def test_a_file_without_sentences_or_with_monstrous_numbers_is_named(
+    folder: Path, content: bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=f"part.conllu.gz {message}"):
+        parse(put(folder, FILE, content))

@@ -93,3 +93,31 @@ def test_missing_parameters_are_noticed(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"lacks 8 parameters of its posteriors.*posterior\.prior\.network"):
         from_pretrained(type(model), tmp_path)
+
+
+def test_damaged_files_are_named(tmp_path: Path, unchecked: None) -> None:
+    model: Any = ba.convert(BY_NAME["BERT"].build(), POSTERIORS["weibull"])
+    model.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    whole, weights = path.read_text(), (tmp_path / "model.safetensors").read_bytes()
+
+    def entry(change: Any) -> str:
+        content = json.loads(whole)
+        change(content["bayesattn"])
+        return json.dumps(content)
+
+    for text, message in (
+        (whole[:-20], "config.json is not JSON"),
+        ("[1]", "config.json must hold a JSON object"),
+        (entry(lambda e: e.update(layers=[1])), "'layers' must say the posterior of each layer"),
+        (entry(lambda e: e.update(layers={"x": {"class": "Weibull"}})), "has none of the converted layers"),
+        (entry(lambda e: next(iter(e["layers"].values())).update(k="ten")), "TypeError: k must be a number"),
+        (entry(lambda e: next(iter(e["layers"].values())).update({"class": "os.system"})), "class='os.system' is not"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=f"(?s){tmp_path}.*{message}"):
+            from_pretrained(type(model), tmp_path)
+    path.write_text(whole)
+    (tmp_path / "model.safetensors").write_bytes(weights[:1000])
+    with pytest.raises(ValueError, match=f"{tmp_path}.* cannot be loaded .*SafetensorError"):
+        from_pretrained(type(model), tmp_path)

@@ -43,6 +43,27 @@ def test_a_loaded_run_predicts_as_it_did(tmp_path: Path) -> None:
     assert loaded.task.evaluate(loaded.predict, splits).metrics == pytest.approx(result["metrics"], rel=1e-6)
 
 
+def test_a_changed_folder_is_noticed_before_a_model_is_made(tmp_path: Path) -> None:
+    config = configure("toy-m1", "mle", training={"epochs": 1}, task_options=SMALL)
+    run(config, tmp_path)
+    path = tmp_path / config.name
+    result, weights = (path / "result.json").read_text(), (path / "model.safetensors").read_bytes()
+    (path / "result.json").write_text(result.replace('"hidden": 8', '"hidden": 800000000'))
+    with pytest.raises(ValueError, match=r"config.json and result.json describe different runs"):
+        load_run(path)
+    for file in ("config.json", "result.json"):
+        (path / file).write_text((path / file).read_text().replace('"toy-m1"', '"yot-m1"'))
+    (path / "config.json").unlink()
+    with pytest.raises(
+        ValueError, match=r"result.json does not describe a run of this version .*'yot-m1' is not known"
+    ):
+        load_run(path)
+    (path / "result.json").write_text(result)
+    (path / "model.safetensors").write_bytes(weights.replace(b"0.", b"1."))
+    with pytest.raises(ValueError, match=r"(?s)model.safetensors is not the model of this run: .*Missing key"):
+        load_run(path)
+
+
 def test_a_folder_without_a_result_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"holds no finished run: result.json is missing"):
         load_run(tmp_path)

@@ -36,10 +36,21 @@ def test_finished_runs_are_collected_and_kept_ones_stay_unless_their_config_chan
     assert collect(TABLE, "paper", wanted, tmp_path).runs[0]["commit"] == result["commit"]
 
 
-def test_a_damaged_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "thesis-3.11.json"
-    path.write_text('{"table": "thesis-3.11"}')
-    with pytest.raises(ValueError, match=r"thesis-3.11.json is not a file of results .*bayesattn table"):
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ('"runs"', '"rnus"', "KeyError: 'runs'"),
+        ('"method": "mle"', '"method": "eml"', "ValueError: method='eml' is not known"),
+        ('"mse": 2.0', '"mse": "2"', "ValueError: the metrics of a run are not numbers"),
+        ('"config"', '"cnofig"', "KeyError: 'config'"),
+        ("{", "[", "ValueError: .*is not JSON"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, before: str, after: str, message: str) -> None:
+    path = write(RESULTS, tmp_path)
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after, 1))
+    with pytest.raises(ValueError, match=rf"thesis-3.11.json is not a file of results \({message}.*bayesattn table"):
         read(path)
 
 

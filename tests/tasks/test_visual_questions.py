@@ -221,6 +221,9 @@ def test_easy_vqa_cuts_images_into_patches(tmp_path: Path, monkeypatch: pytest.M
     put_easy(tmp_path, monkeypatch, entry=["what colour is it?", "red", 99])
     with pytest.raises(DataError, match=r"train_questions.json, question 40 is on image 99, but there are 40 images"):
         easy_data.load_easy_vqa(2)
+    put_easy(tmp_path, monkeypatch, entry=["what colour is it?", "red", True])
+    with pytest.raises(DataError, match=r"train_questions.json.gz, entry 40 must be \[question, answer, image id\]"):
+        easy_data.load_easy_vqa(2)
     put_easy(tmp_path, monkeypatch, entry=["what colour is it?", "red"])
     with pytest.raises(DataError, match=r"train_questions.json.gz, entry 40 must be \[question, answer, image id\]"):
         easy_data.load_easy_vqa(2)

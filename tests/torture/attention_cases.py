@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from posterior_cases import EXTREMES, FORMS, MAX_LEN
@@ -18,6 +20,8 @@ MODES = ("train", "eval", "sampling")
 MASKS = ("none", "boolean", "additive", "causal", "boolean and causal", "lengths", "nothing allowed")
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
 SCALES = (1.0, 1.0, 1e-4, 30.0, 1e3)
+seed = torch.default_generator.manual_seed
+"""Of the processor's noise alone: `torch.manual_seed` would also seed devices that are not there, which takes as long as a case."""
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "chunked", "native")
 
 
@@ -68,6 +72,13 @@ class Case:
             features=pick.choice((1, 3, 8, 16)),
         )
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the output."""
+        if self.way == "attend":
+            return (self.batch, self.heads, self.queries, self.features)
+        return (self.batch, self.queries, self.heads * self.features)
+
 
 class Wrong(AssertionError):
     """A case that did not behave."""
@@ -75,15 +86,16 @@ class Wrong(AssertionError):
 
 def check(case: Case) -> None:
     """Run the case; raise `Wrong` with what is not as it should be."""
-    torch.manual_seed(case.number)
+    seed(case.number)
     run = _attend if case.way == "attend" else _module
     allowed = _allowed(case)
     inputs = _inputs(case)
     output, kl = run(case, inputs, allowed)
-    _expect(bool(output.isfinite().all()), "the output is not finite")
-    if kl is not None:
-        _expect(kl.shape == (case.batch,), f"the KL has shape {tuple(kl.shape)}")
-        _expect(bool(kl.isfinite().all()), "the KL is not finite")
+    expect(output.shape == case.shape, f"the output has shape {tuple(output.shape)}")
+    expect(output.dtype == case.dtype, f"the output is {output.dtype}")
+    expect(bool(output.isfinite().all()), "the output is not finite")
+    expect(kl.shape == (case.batch,), f"the KL has shape {tuple(kl.shape)}")
+    expect(bool(kl.isfinite().all()), "the KL is not finite")
     if case.mode == "train":
         gradients = _gradients(output, kl, inputs)
         if case.dtype == torch.float16 and not all(bool(g.isfinite().all()) for g in gradients):
@@ -91,18 +103,18 @@ def check(case: Case) -> None:
             single = [each.detach().float().requires_grad_() for each in inputs]
             gradients = _gradients(*run(replace(case, dtype=torch.float32), single, allowed), single)
             largest = max(g.abs().max().item() for g in gradients)
-            _expect(largest > torch.finfo(torch.float16).max, "a gradient that float16 can hold is not finite")
-        _expect(all(bool(g.isfinite().all()) for g in gradients), "a gradient is not finite")
+            expect(largest > torch.finfo(torch.float16).max, "a gradient that float16 can hold is not finite")
+        expect(all(bool(g.isfinite().all()) for g in gradients), "a gradient is not finite")
     _expect_no_leak(case, run, inputs, output, allowed)
 
 
-def _gradients(output: Tensor, kl: Tensor | None, inputs: list[Tensor]) -> list[Tensor]:
-    total = output.double().sum() + (0 if kl is None else kl.double().sum())
+def _gradients(output: Tensor, kl: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+    total = output.double().sum() + kl.double().sum()
     found = torch.autograd.grad(total, inputs, allow_unused=True)
     return [torch.zeros(1) if each is None else each for each in found]
 
 
-def _expect(holds: bool, words: str) -> None:
+def expect(holds: bool, words: str) -> None:
     if not holds:
         raise Wrong(words)
 
@@ -133,9 +145,9 @@ def _allowed(case: Case) -> Tensor:
     return allowed
 
 
-def _attend(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor | None]:
+def _attend(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(case.number)  # the same parameters in every run of the case
+        seed(case.number)  # the same parameters in every run of the case
         posterior = POSTERIORS[case.posterior].bind(num_heads=case.heads, head_dim=case.features)
     posterior.train(case.mode == "train")
     arguments: dict = {"is_causal": "causal" in case.mask, "backend": case.backend, "enable_gqa": True}
@@ -149,14 +161,14 @@ def _attend(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, 
     def call() -> Tensor:
         return ba.attend(*inputs, posterior, generator=torch.Generator().manual_seed(case.number), **arguments)
 
-    return _recorded(case, call, posterior.samples or case.mode == "sampling")
+    return _recorded(case, call)
 
 
-def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor | None]:
+def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, Tensor]:
     """Through `ba.nn.MultiheadAttention`, or torch's own converted."""
     width = case.heads * case.features
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(case.number)
+        seed(case.number)
         if case.way == "module":
             posterior = POSTERIORS[case.posterior]
             layer: nn.Module = ba.nn.MultiheadAttention(width, case.heads, batch_first=True, posterior=posterior)
@@ -169,20 +181,21 @@ def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, 
 
     def call() -> Tensor:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(case.number)
+            seed(case.number)
             return layer(query, key, value, attn_mask=None if case.mask == "none" else blocked, need_weights=False)[0]
 
-    return _recorded(case, call, True)
+    return _recorded(case, call)
 
 
-def _recorded(case: Case, call, has_kl: bool) -> tuple[Tensor, Tensor | None]:
-    if case.mode == "sampling":
-        with ba.sampling(), ba.record() as latents:
+def _recorded(case: Case, call: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    with ba.record() as latents:
+        if case.mode == "sampling":
+            with ba.sampling():
+                output = call()
+        else:
             output = call()
-    else:
-        with ba.record() as latents:
-            output = call()
-    return output, latents.local_kl if has_kl and len(latents) else None
+    expect(len(latents.local_terms) == 1, f"{len(latents.local_terms)} terms of KL were recorded")
+    return output, latents.local_kl
 
 
 def _expect_no_leak(case: Case, run, inputs: list[Tensor], output: Tensor, allowed: Tensor) -> None:
@@ -192,31 +205,43 @@ def _expect_no_leak(case: Case, run, inputs: list[Tensor], output: Tensor, allow
         return
     query, key, value = (each.detach() for each in inputs)
     changed = [query, torch.where(unseen, key + 3, key), torch.where(unseen, value * -7 + 5, value)]
-    torch.manual_seed(case.number)
+    seed(case.number)
     with torch.set_grad_enabled(case.mode == "train"):
         again, _ = run(case, [each.requires_grad_(case.mode == "train") for each in changed], allowed)
-    _expect(torch.equal(output, again), "what is masked changes the output")
+    expect(torch.equal(output, again), "what is masked changes the output")
 
 
 @dataclass
 class Tally:
-    """Cases tried and what went wrong."""
+    """Cases tried, what went wrong by the number of the case, and what was measured on the way."""
 
-    tried: int
-    wrong: dict[int, str]
+    tried: int = 0
+    wrong: dict[int, str] = field(default_factory=dict)
+    measured: dict[str, Any] = field(default_factory=dict)
 
 
-def torture(cases: range, stop_after: int = 20, tick=lambda: None) -> Tally:
-    """Check all these cases; give up after `stop_after` that went wrong."""
-    tally = Tally(0, {})
+def tally_of(
+    cases: Iterable[int],
+    make: Callable[[int], Any],
+    check: Callable[[Any], object],
+    tick: Callable[[], object],
+    stop_after: int = 20,
+) -> Tally:
+    """Check the case of every number; give up after `stop_after` that went wrong."""
+    tally = Tally()
     for number in cases:
-        case = Case.of(number)
+        case = make(number)
+        tally.tried += 1
         try:
             check(case)
         except Exception as problem:
             tally.wrong[number] = f"{case}: {type(problem).__name__}: {problem}"
             if len(tally.wrong) >= stop_after:
                 break
-        tally.tried += 1
         tick()
     return tally
+
+
+def torture(cases: range, tick: Callable[[], object] = lambda: None) -> Tally:
+    """Check all these cases."""
+    return tally_of(cases, Case.of, check, tick)

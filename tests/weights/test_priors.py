@@ -67,6 +67,9 @@ def test_presets_are_written_and_read(tmp_path: Path) -> None:
     path.write_text('{"*": {"scale": 1}}')
     with pytest.raises(ValueError, match=r"priors.json is not a preset of priors \(KeyError: 'family'\)"):
         load_priors(path)
+    path.write_text('{"*": {"family": "gaussian", "scale": -1.0}}')
+    with pytest.raises(ValueError, match=r"priors.json is not a preset of priors .*scale must be a finite number"):
+        load_priors(path)
 
 
 def test_impossible_priors_are_refused() -> None:

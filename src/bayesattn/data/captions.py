@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bayesattn.data.files import DataError
 from bayesattn.data.records import field, read_json, records
@@ -35,7 +36,11 @@ def read_karpathy(path: Path) -> dict[str, Captions]:
     parts = {part: Captions([], []) for part in dict.fromkeys(PARTS.values())}
     seen: set[str] = set()
     for place, record in records(read_json(path), "images", path):
-        name = str(record["cocoid"]) if "cocoid" in record else field(record, "filename", str, path, place)
+        name = (
+            str(field(record, "cocoid", int, path, place))
+            if "cocoid" in record
+            else field(record, "filename", str, path, place)
+        )
         if name in seen:
             raise DataError(f"{path}, {place}: image {name} is there twice.")
         seen.add(name)
@@ -46,8 +51,7 @@ def read_karpathy(path: Path) -> dict[str, Captions]:
             )
         sentences = field(record, "sentences", list, path, place)
         captions = [
-            [str(word).lower() for word in field(sentence, "tokens", list, path, f"{place}, sentences[{number}]")]
-            for number, sentence in enumerate(sentences)
+            _words(sentence, path, f"{place}, sentences[{number}]") for number, sentence in enumerate(sentences)
         ]
         captions = [words for words in captions if words]
         if not captions:
@@ -58,3 +62,10 @@ def read_karpathy(path: Path) -> dict[str, Captions]:
         if not len(found):
             raise DataError(f"{path} has no images of the part {part!r}.")
     return parts
+
+
+def _words(sentence: Any, path: Path, place: str) -> list[str]:
+    words = field(sentence, "tokens", list, path, place)
+    if not all(isinstance(word, str) for word in words):
+        raise DataError(f"{path}, {place}: 'tokens' must be words, not {str(words)[:60]!r}.")
+    return [word.lower() for word in words]

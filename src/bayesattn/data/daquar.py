@@ -8,7 +8,7 @@ from typing import Literal
 
 from bayesattn import checks
 from bayesattn.data.features import load_archive
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 from bayesattn.data.questions import Questions, kind_of
 from bayesattn.data.regions import Regions
 
@@ -36,8 +36,11 @@ def load_daquar(lists: Lists = "leave out") -> tuple[Questions, Questions, Regio
     One question in ten has a list for an answer ("table, chair"): those are left out, or their first answer is taken.
     """
     checks.one_of("lists", lists, ("leave out", "first"))
-    content, path = read(QUESTIONS)
-    rows = list(csv.DictReader(content.decode().splitlines()))
+    text, path = read_text(QUESTIONS)
+    try:
+        rows = list(csv.DictReader(text.splitlines()))
+    except csv.Error as problem:
+        raise DataError(f"{path} is not a table of comma-separated values ({problem}). {QUESTIONS.remedy()}") from None
     train, test = _image_list(TRAIN_IMAGES), _image_list(TEST_IMAGES)
     if both := train & test:
         raise DataError(f"{TRAIN_IMAGES.path} and {TEST_IMAGES.path} share images, such as {min(both)}: they must not.")
@@ -45,7 +48,7 @@ def load_daquar(lists: Lists = "leave out") -> tuple[Questions, Questions, Regio
     for number, row in enumerate(rows, start=2):
         image, answer = _cell(row, "image_id", path, number), _cell(row, "answer", path, number)
         if image not in train and image not in test:
-            raise DataError(f"{path}, line {number}: {image} is in none of the two lists of images.")
+            raise DataError(f"{path}, line {number}: {image[:60]} is in none of the two lists of images.")
         if "," in answer:
             if lists == "leave out":
                 continue
@@ -59,8 +62,8 @@ def load_daquar(lists: Lists = "leave out") -> tuple[Questions, Questions, Regio
 
 
 def _image_list(file: DataFile) -> set[str]:
-    content, _ = read(file)
-    return set(content.decode().split())
+    text, _ = read_text(file)
+    return set(text.split())
 
 
 def _cell(row: dict[str, str | None], name: str, path: Path, number: int) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
-
 import numpy
 import torch
 from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.annotations import Float
+from bayesattn.data.features import read_arrays
 from bayesattn.data.files import DataError, DataFile, read
 from bayesattn.data.questions import Questions, kind_of
 from bayesattn.data.records import parse_json
@@ -48,11 +46,11 @@ def load_images(part: str) -> Float[Tensor, "n height width 3"]:
     """The images of one part, colours in [0, 1]."""
     file = FILES[f"{checks.one_of('part', part, ('train', 'test'))}_images.npz"]
     content, path = read(file)
-    try:
-        with numpy.load(io.BytesIO(content)) as archive:
-            images = archive["images"]
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as problem:
-        raise DataError(f"{path} is damaged: it holds no array 'images' ({problem}). {file.remedy()}") from None
+    images = read_arrays(content, path, ("images",))["images"]
+    if images.ndim != 4 or images.shape[-1] != 3 or images.dtype != numpy.uint8 or images.size == 0:
+        raise DataError(
+            f"{path}: the array 'images' must be bytes [images, height, width, 3], not {images.dtype} {images.shape}. {file.remedy()}"
+        )
     return torch.from_numpy(images).float() / 255.0
 
 
@@ -81,7 +79,7 @@ def _questions(part: str) -> Questions:
     found = Questions([], [], [], [])
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
         match entry:
-            case [str(text), str(answer), int(image)]:
+            case [str(text), str(answer), int(image)] if image >= 0 and not isinstance(image, bool):
                 found.texts.append(text)
                 found.images.append(f"{part}{image}")
                 found.answers.append((answer,))

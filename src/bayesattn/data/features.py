@@ -17,7 +17,6 @@ import hashlib
 import io
 import json
 import re
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -57,17 +56,19 @@ def load_regions(path: Path) -> Regions:
 
 def read_archive(content: bytes, path: Path) -> Regions:
     """The regions of an archive with `regions` and `image_ids`."""
-    arrays = _arrays(content, path, ("regions", "image_ids"))
+    arrays = read_arrays(content, path, ("regions", "image_ids"))
     regions, ids = arrays["regions"], arrays["image_ids"]
+    if ids.ndim != 1 or ids.dtype.kind not in "iuU" or not len(ids):
+        raise DataError(f"{path}: image_ids must be a list of text or whole numbers, not {ids.dtype} {ids.shape}.")
     if regions.ndim != 3 or len(regions) != len(ids):
         raise DataError(
             f"{path}: regions {regions.shape} must be [images, regions, features], with as many images as image_ids ({len(ids)})."
         )
-    names = [str(name) for name in ids]
+    names = _names(ids, path)
     _check_ids(names, path)
-    if regions.shape[1] == 0:
+    if regions.size == 0:
         raise DataError(f"{path}: image {names[0]} has no regions.")
-    return from_blocks(list(torch.from_numpy(regions)), names, str(path))
+    return from_blocks(list(torch.from_numpy(_numbers(regions, path))), names, str(path))
 
 
 def _tsv_rows(path: Path) -> Iterator[tuple[str, numpy.ndarray]]:
@@ -99,11 +100,12 @@ def _tsv_rows(path: Path) -> Iterator[tuple[str, numpy.ndarray]]:
 
 
 def _archive_rows(path: Path) -> Iterator[tuple[str, numpy.ndarray]]:
-    arrays = _arrays(path.read_bytes(), path, ())
+    arrays = read_arrays(path.read_bytes(), path, ())
     if "x" in arrays:
         block = arrays["x"].T
     elif "feat" in arrays:
-        block = arrays["feat"].reshape(-1, arrays["feat"].shape[-1])
+        block = numpy.atleast_2d(arrays["feat"])
+        block = block.reshape(-1, block.shape[-1]) if block.size else block
     else:
         raise DataError(f"{path} has the arrays {sorted(arrays)}: there must be 'x' (as MCAN has it) or 'feat' (Luo).")
     numbers = re.findall(r"\d+", path.name)
@@ -112,7 +114,7 @@ def _archive_rows(path: Path) -> Iterator[tuple[str, numpy.ndarray]]:
     name = str(int(numbers[-1]))
     if block.ndim != 2 or block.size == 0:
         raise DataError(f"{path}: image {name} has no regions (features of shape {block.shape}).")
-    yield name, block.astype("<f4")
+    yield name, _numbers(block, path).astype("<f4")
 
 
 def _packed(files: Sequence[Path], rows_of: Rows) -> Regions:
@@ -158,15 +160,39 @@ def _pack(files: Sequence[Path], rows_of: Rows, values: Path, index: Path) -> No
     write_atomically(index, json.dumps({"features": features, "offsets": offsets, "ids": ids}))
 
 
-def _arrays(content: bytes, path: Path, wanted: tuple[str, ...]) -> dict[str, numpy.ndarray]:
+def read_arrays(content: bytes, path: Path, wanted: tuple[str, ...]) -> dict[str, numpy.ndarray]:
+    """The arrays of an archive, at least those that are wanted."""
     try:
         with numpy.load(io.BytesIO(content)) as archive:
             arrays = {name: archive[name] for name in (wanted or archive.files)}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, AttributeError) as problem:
-        raise DataError(f"{path} is damaged: it is not an archive of numpy arrays ({problem}).") from None
     except KeyError as problem:
         raise DataError(f"{path} lacks an array: {problem.args[0]}. There must be {' and '.join(wanted)}.") from None
+    except Exception as problem:  # a damaged archive may raise anything
+        words = str(problem).partition("\n")[0][:200] or type(problem).__name__
+        raise DataError(f"{path} is damaged: it is not an archive of numpy arrays ({words}).") from None
+    for name, array in arrays.items():
+        if not isinstance(array, numpy.ndarray):  # numpy gives bytes for what it does not know
+            raise DataError(f"{path} is damaged: {name!r} is not a numpy array.")
     return arrays
+
+
+def _names(ids: numpy.ndarray, path: Path) -> list[str]:
+    try:
+        names = [str(name) for name in ids]
+        "".join(names).encode()
+    except (SystemError, UnicodeEncodeError) as problem:  # SystemError: numpy on numbers that are no characters
+        raise DataError(f"{path}: image_ids are not text ({problem}).") from None
+    return names
+
+
+def _numbers(array: numpy.ndarray, path: Path) -> numpy.ndarray:
+    """Features in the byte order of this machine."""
+    if array.dtype.kind != "f":
+        raise DataError(f"{path}: features must be floating-point numbers, not {array.dtype}.")
+    largest = numpy.finfo(numpy.float32).max
+    if not ((array >= -largest) & (array <= largest)).all():
+        raise DataError(f"{path}: the features are not all finite in single precision.")
+    return array.astype(array.dtype.newbyteorder("="))
 
 
 def _check_ids(ids: Sequence[str], path: Path) -> None:

@@ -73,6 +73,15 @@ def read(file: DataFile) -> tuple[bytes, Path]:
     return _checked(file, path), path
 
 
+def read_text(file: DataFile) -> tuple[str, Path]:
+    """The text of the file, checked, and its path. A mark at its start that says UTF-8 is no part of it."""
+    content, path = read(file)
+    try:
+        return content.decode("utf-8-sig"), path
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+
+
 def _checked(file: DataFile, path: Path) -> bytes:
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayesattn.data.captions import Captions
 from bayesattn.data.features import load_archive
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 from bayesattn.data.regions import Regions
 
 _LISTS = "https://github.com/NinjaAadi/Image_Annotation, restricted to the images that have features"
@@ -37,21 +37,21 @@ def load_flickr8k() -> tuple[dict[str, Captions], Regions]:
     captions = _captions()
     parts = {}
     for part, file in LISTS.items():
-        content, path = read(file)
-        images = content.decode().split()
+        text, path = read_text(file)
+        images = text.split()
         for number, image in enumerate(images, start=1):
             if image not in captions:
                 raise DataError(
-                    f"{path}, line {number}: {image} has no captions in {CAPTIONS.path}. {CAPTIONS.remedy()}"
+                    f"{path}, line {number}: {image[:60]} has no captions in {CAPTIONS.path}. {CAPTIONS.remedy()}"
                 )
         parts[part] = Captions(images, [captions[image] for image in images])
     return parts, load_archive(FEATURES)
 
 
 def _captions() -> dict[str, list[list[str]]]:
-    content, path = read(CAPTIONS)
+    captions, path = read_text(CAPTIONS)
     found: dict[str, list[list[str]]] = {}
-    for number, line in enumerate(content.decode().splitlines(), start=1):
+    for number, line in enumerate(captions.splitlines(), start=1):
         name, tab, text = line.partition("\t")
         image, hash_sign, _ = name.rpartition("#")
         words = [word for word in text.lower().split() if any(letter.isalnum() for letter in word)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bayesattn import checks
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 
 TaskName = Literal["CoLA", "SST-2", "RTE", "MRPC", "STS-B"]
 Split = Literal["train", "dev"]
@@ -72,8 +72,8 @@ def load_glue(task: TaskName, split: Split) -> Sentences:
     checks.one_of("split", split, ("train", "dev"))
     columns, label, header = _COLUMNS[task]
     file = FILES[task][split]
-    content, path = read(file)
-    lines = content.decode("utf-8-sig").rstrip("\n").split("\n")
+    text, path = read_text(file)
+    lines = text.rstrip("\n").split("\n")
     texts: list[list[str]] = []
     labels: list[float] = []
     for number, line in enumerate(lines[header:], start=header + 1):
@@ -86,6 +86,8 @@ def load_glue(task: TaskName, split: Split) -> Sentences:
                 f"{path}, line {number}: expected {max(*columns, label) + 1} columns with a label in column {label + 1}, "
                 f"got {line[:60]!r}. {file.remedy()}"
             ) from None
+    if not texts:
+        raise DataError(f"{path} holds no sentences. {file.remedy()}")
     first, *second = zip(*texts, strict=True)
     whole = labels if task == "STS-B" else [int(each) for each in labels]
     return Sentences(list(first), whole, list(second[0]) if second else None)
@@ -93,6 +95,9 @@ def load_glue(task: TaskName, split: Split) -> Sentences:
 
 def _label(task: str, cell: str) -> float:
     if task == "STS-B":
-        return float(cell)
+        score = float(cell)
+        if not 0 <= score <= 5:
+            raise ValueError(f"{score} is no similarity")
+        return score
     names = ("entailment", "not_entailment") if task == "RTE" else ("0", "1")
     return float(names.index(cell))

@@ -91,6 +91,8 @@ def read_idx(file: DataFile, dimensions: int) -> Tensor:
     if content[:4] != bytes([0, 0, 8, dimensions]):
         raise wrong(f"it starts with {content[:4].hex(' ')}, not with 00 00 08 {dimensions:02x}")
     sizes = struct.unpack(f">{dimensions}I", content[4:header])
+    if math.prod(sizes) == 0:
+        raise wrong(f"its header announces no values, the sizes {sizes}")
     if len(content) - header != math.prod(sizes):
         raise wrong(f"its header announces {math.prod(sizes)} values, it has {len(content) - header}")
     return torch.frombuffer(bytearray(content[header:]), dtype=torch.uint8).view(sizes)

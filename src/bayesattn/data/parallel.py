@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,7 @@ def read_parallel(files: ParallelFiles) -> ParallelText:
 
 
 def _lines(file: DataFile) -> list[str]:
-    content, path = read(file)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+    text, path = read_text(file)
     lines = text.split("\n")  # and not splitlines(): a sentence may hold one of Unicode's other separators
     if lines[-1] == "":
         lines.pop()

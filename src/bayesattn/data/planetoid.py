@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,8 @@ from bayesattn.data.files import DataError, DataFile, read
 from bayesattn.data.graph import Graph, sparse_rows, undirected
 
 VALIDATION_NODES = 500
+MOST_VALUES = 1_000_000_000
+"""No matrix of a graph has more: one that says so is damaged, and would fill the memory."""
 
 _SHA256 = {
     "citeseer": {
@@ -79,17 +82,24 @@ def load_planetoid(name: str) -> Graph:
     y, of_others = _array(files["ally"]), _array(files["ty"])
     train, neighbours, test = len(_array(files["y"])), _neighbours(files["graph"]), _numbers(files["test.index"])
     nodes = int(test.max()) + 1
-    if not len(x) == len(y) == int(test.min()) or len(others) != len(of_others) or len(others) != len(test):
+    pairs = [(source, target) for source, targets in neighbours.items() for target in targets]
+    if (
+        not len(x) == len(y) == int(test.min())
+        or not len(others) == len(of_others) == len(test)
+        or (x.shape[1], y.shape[1]) != (others.shape[1], of_others.shape[1])
+        or train + VALIDATION_NODES > nodes
+        or nodes > 2 * (len(x) + len(test))  # CiteSeer's test nodes have gaps, but not more gaps than nodes
+        or any(max(pair) >= nodes for pair in pairs)
+    ):
         raise DataError(f"The files ind.{name}.* do not belong together. {files['allx'].remedy()}")
     features = np.zeros((nodes, x.shape[1]), np.float32)
     classes = np.zeros((nodes, y.shape[1]), np.int64)
     features[: len(x)], classes[: len(y)] = x, y
     features[test], classes[test] = others, of_others
     features /= np.maximum(features.sum(1, keepdims=True), 1e-12)
-    pairs = [(source, target) for source, targets in neighbours.items() for target in targets]
     return Graph(
         features=torch.from_numpy(features).to_sparse_csr(),
-        edges=undirected(torch.tensor(pairs), nodes),
+        edges=undirected(torch.tensor(pairs).view(-1, 2), nodes),
         labels=torch.from_numpy(classes.argmax(1)),
         train=torch.arange(train),
         validation=torch.arange(train, train + VALIDATION_NODES),
@@ -130,15 +140,25 @@ class _Unpickler(pickle.Unpickler):
 def _unpickled(file: DataFile) -> tuple[Any, Path]:
     content, path = read(file)
     try:
+        _refuse_far_memory(content)
         return _Unpickler(io.BytesIO(content), encoding="latin1").load(), path
     except Exception as problem:  # a damaged pickle may raise anything
         raise DataError(f"{path} is refused: {problem or type(problem).__name__}. {file.remedy()}") from None
 
 
+def _refuse_far_memory(content: bytes) -> None:
+    """A pickle may say "remember this as number 4,000,000,000", and the unpickler makes room for as many."""
+    for operation, argument, _ in pickletools.genops(content):
+        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= len(content):
+            raise DataError(f"it wants to remember {argument:,} things, and has {len(content):,} bytes")
+
+
 def _array(file: DataFile) -> np.ndarray:
     found, path = _unpickled(file)
-    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "iuf":
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "iuf" or found.size == 0:
         raise DataError(f"{path} holds no matrix of numbers. {file.remedy()}")
+    if not np.isfinite(found).all():
+        raise DataError(f"{path} holds numbers that are not finite. {file.remedy()}")
     return found
 
 
@@ -147,29 +167,46 @@ def _matrix(file: DataFile) -> np.ndarray:
     found, path = _unpickled(file)
     try:
         rows, columns = (int(size) for size in found._shape)
+        if not 0 < rows * columns <= MOST_VALUES:
+            raise ValueError(f"its shape is {rows} x {columns}")
         starts, places, values = (
             torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)
         )
         with sparse_rows():
             matrix = torch.sparse_csr_tensor(starts, places, values, (rows, columns), check_invariants=True)
+        if not values.isfinite().all():
+            raise ValueError("it has numbers that are not finite")
         return matrix.to_dense().numpy()
-    except (AttributeError, TypeError, ValueError, RuntimeError) as problem:
-        raise DataError(f"{path} holds no sparse matrix ({problem}). {file.remedy()}") from None
+    except (AttributeError, TypeError, ValueError, OverflowError, RuntimeError) as problem:
+        words = str(problem).partition("\n")[0]  # torch adds where in its own code it was
+        raise DataError(f"{path} holds no sparse matrix ({words}). {file.remedy()}") from None
 
 
 def _neighbours(file: DataFile) -> dict[int, list[int]]:
     found, path = _unpickled(file)
-    if not isinstance(found, dict) or not all(isinstance(targets, list) for targets in found.values()):
+    if not isinstance(found, dict) or not all(
+        _is_node(source) and isinstance(targets, list) and all(map(_is_node, targets))
+        for source, targets in found.items()
+    ):
         raise DataError(f"{path} holds no lists of neighbours. {file.remedy()}")
     return found
+
+
+def _is_node(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
 
 
 def _numbers(file: DataFile) -> np.ndarray:
     content, path = read(file)
     try:
-        return np.array([int(line) for line in content.split()])
-    except ValueError as problem:
+        numbers = np.array([int(line) for line in content.split()], np.int64)
+        if not len(numbers) or numbers.min() < 0:
+            raise ValueError("there are none, or negative ones")
+        if len(np.unique(numbers)) != len(numbers):
+            raise ValueError("one is there twice")
+    except (ValueError, OverflowError) as problem:
         raise DataError(f"{path} holds something else than node numbers ({problem}). {file.remedy()}") from None
+    return numbers
 
 
 def files_of(name: str) -> tuple[DataFile, ...]:

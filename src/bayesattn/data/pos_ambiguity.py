@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 
 FILE = DataFile(
     "pos_ambiguity/sentences.tsv",
@@ -23,11 +23,11 @@ class MarkedSentence:
 
 def load_pos_ambiguity() -> list[MarkedSentence]:
     """The sentences."""
-    content, path = read(FILE)
+    text, path = read_text(FILE)
     sentences = []
-    for number, line in enumerate(content.decode("utf-8").splitlines()[1:], start=2):
+    for number, line in enumerate(text.splitlines()[1:], start=2):
         columns = line.split("\t")
-        if len(columns) != 2 or columns[1] not in ("0", "1"):
+        if len(columns) != 2 or not columns[0].strip() or columns[1] not in ("0", "1"):
             raise DataError(
                 f"{path}, line {number}: expected `sentence<TAB>0 or 1`, got {line[:60]!r}. {FILE.remedy()}"
             )

@@ -81,7 +81,10 @@ def read_vqa(questions: Path, annotations: Path) -> Questions:
         texts.append(text)
         images.append(image)
         answers.append(tuple(given))
-        kinds.append(field(record, "answer_type", str, annotations, place).replace("/", "-"))
+        kind = field(record, "answer_type", str, annotations, place).replace("/", "-")
+        if kind not in KINDS:
+            raise DataError(f"{annotations}, {place}: 'answer_type' {kind!r} is none of {', '.join(KINDS)}.")
+        kinds.append(kind)
     if asked:
         raise DataError(
             f"{len(asked)} of the questions in {questions} have no annotation in {annotations.name}, the first of them question_id "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bayesattn import json_text
 from bayesattn.data.files import DataError
 
 Kind = TypeVar("Kind")
@@ -22,9 +22,9 @@ def read_json(path: Path) -> Any:
 def parse_json(content: bytes, path: Path) -> Any:
     """What these bytes of the file `path` hold."""
     try:
-        return json.loads(content.decode())
-    except (json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise DataError(f"{path} is not JSON: {problem}. It is probably truncated.") from None
+        return json_text.parse(content, path)
+    except ValueError as problem:
+        raise DataError(str(problem)) from None
 
 
 def records(content: Any, name: str, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -42,6 +42,6 @@ def field(record: Any, name: str, kind: type[Kind], path: Path, place: str) -> K
     """A field of a record, of the kind that it must have."""
     if not isinstance(record, dict) or name not in record:
         raise DataError(f"{path}, {place} has no {name!r}.")
-    if not isinstance(record[name], kind):
+    if not isinstance(record[name], kind) or isinstance(record[name], bool):  # Python's booleans are whole numbers, too
         raise DataError(f"{path}, {place}: {name!r} must be of type {kind.__name__}, not {str(record[name])[:40]!r}.")
     return record[name]

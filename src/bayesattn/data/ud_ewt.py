@@ -16,7 +16,7 @@ from conllu.exceptions import ParseException
 from torch import Tensor
 
 from bayesattn.annotations import Shaped
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataError, DataFile, read_text
 
 MAX_LEN = 40
 RARE = 5
@@ -102,11 +102,7 @@ def load_ud_ewt() -> tuple[Vocabulary, TaggedSentences, TaggedSentences, TaggedS
 
 def parse(file: DataFile) -> list[list[Word]]:
     """The sentences of a CoNLL-U file without punctuation and tokens without a letter; empty ones left out."""
-    content, path = read(file)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+    text, path = read_text(file)
     for number, line in enumerate(text.splitlines(), start=1):
         if line and not line.startswith("#") and line.count("\t") != 9:
             raise DataError(
@@ -115,7 +111,7 @@ def parse(file: DataFile) -> list[list[Word]]:
             )
     try:
         parsed = conllu.parse(text, fields=("id", "form", "lemma", "upos"))
-    except ParseException as problem:
+    except (ParseException, ValueError) as problem:  # ValueError: a number of thousands of digits
         raise DataError(f"{path} is not CoNLL-U: {problem}. {file.remedy()}") from None
     sentences = []
     for sentence in parsed:
@@ -123,6 +119,8 @@ def parse(file: DataFile) -> list[list[Word]]:
         words = [word for word in words if word is not None]
         if words:
             sentences.append(words)
+    if not sentences:
+        raise DataError(f"{path} holds no sentences. {file.remedy()}")
     return sentences
 
 
@@ -130,7 +128,7 @@ def _word(token: conllu.Token, place: str, file: DataFile) -> Word | None:
     if not isinstance(token["id"], int):
         return None  # the surface of a multi-word token, or an empty node: its words follow
     if token["upos"] not in TAGS:
-        raise DataError(f"{place}: {token['upos']!r} is not a universal part of speech. {file.remedy()}")
+        raise DataError(f"{place}: {str(token['upos'])[:40]!r} is not a universal part of speech. {file.remedy()}")
     if token["upos"] == "PUNCT" or not any(letter.isalpha() for letter in token["form"]):
         return None
     return Word(token["form"], (token["lemma"] or token["form"]).lower(), token["upos"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bayesattn.data.files import DataError, DataFile, read
+from bayesattn.data.files import DataFile, read_text
 
 _SOURCE = "https://github.com/pytorch/examples/tree/77f55b9/word_language_model (valid, test) and the WikiText-2 word-level archive (train)"
 
@@ -34,11 +34,7 @@ def load_sentences() -> tuple[list[str], list[str], list[str]]:
 
 
 def _sentences(file: DataFile) -> Iterator[str]:
-    content, path = read(file)
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as problem:
-        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+    text, _ = read_text(file)
     for line in text.splitlines():
         line = line.strip()
         if line and not line.startswith("="):

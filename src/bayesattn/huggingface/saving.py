@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
+from bayesattn import json_text
 from bayesattn.configurable import from_config
 from bayesattn.convert import convert
 
@@ -39,17 +42,13 @@ def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:
     >>> loaded.encoder.layer[0].attention.self.posterior.k
     20.0
     """
-    config = kwargs.pop("config", None) or AutoConfig.from_pretrained(path)
-    layers = getattr(config, "bayesattn", {}).get("layers")
-    if not layers:
-        raise ValueError(
-            f"{str(path)!r} holds no converted model: its config.json has no 'bayesattn' entry. Load it with "
-            f"{cls.__name__}.from_pretrained, convert it with ba.convert, and save it with save_pretrained."
+    with _naming(path):
+        config = kwargs.pop("config", None) or _config(path)
+        layers = _layers(config, cls, path)
+        concrete = cls if issubclass(cls, PreTrainedModel) else _resolve(cls, config)
+        model, info = _converting_class(concrete, layers).from_pretrained(
+            path, config=config, output_loading_info=True, **kwargs
         )
-    concrete = cls if issubclass(cls, PreTrainedModel) else _resolve(cls, config)
-    model, info = _converting_class(concrete, layers).from_pretrained(
-        path, config=config, output_loading_info=True, **kwargs
-    )
     model.__class__ = concrete
     missing = sorted(key for key in info["missing_keys"] if ".posterior." in key or ".nvib." in key)
     if missing:
@@ -58,6 +57,44 @@ def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:
             "conversion was lost. Save it again from the converted model."
         )
     return model
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """What a damaged or foreign file makes transformers say, with the name of what was loaded."""
+    try:
+        yield
+    except (OSError, ImportError):
+        raise  # not found, not to be had, not installed: transformers says which
+    except Exception as problem:
+        if isinstance(problem, ValueError) and str(path) in str(problem):
+            raise
+        words = str(problem).strip().partition("\n")[0][:500]
+        raise ValueError(f"{str(path)!r} cannot be loaded ({type(problem).__name__}: {words}).") from problem
+
+
+def _config(path: str | Path) -> Any:
+    """The model's config; a file that is no JSON is noticed here, where it can be named."""
+    file = Path(path) / "config.json"
+    if file.is_file() and not isinstance(json_text.read(file), dict):
+        raise ValueError(f"{file} must hold a JSON object.")
+    return AutoConfig.from_pretrained(path)
+
+
+def _layers(config: Any, cls: Any, path: str | Path) -> dict[str, dict[str, Any]]:
+    """The converted layers, by name, that the config tells of."""
+    entry = getattr(config, "bayesattn", None)
+    if not entry:
+        raise ValueError(
+            f"{str(path)!r} holds no converted model: its config.json has no 'bayesattn' entry. Load it with "
+            f"{cls.__name__}.from_pretrained, convert it with ba.convert, and save it with save_pretrained."
+        )
+    layers = entry.get("layers") if isinstance(entry, dict) else None
+    if not isinstance(layers, dict) or not layers or not all(isinstance(each, dict) for each in layers.values()):
+        raise ValueError(
+            f"{str(path)!r}: the 'bayesattn' entry of its config.json is damaged: 'layers' must say the posterior of each layer."
+        )
+    return layers
 
 
 def _resolve(auto: Any, config: Any) -> type[PreTrainedModel]:

@@ -19,13 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from bayesattn.files import write_atomically
+from bayesattn import json_text
+from bayesattn.files import append, remove_unfinished, write_atomically
 from bayesattn.runs.config import RunConfig
 
 _log = logging.getLogger(__name__)
+
+_STATE = {"epoch", "finished", "history", "seconds"}
+"""What every checkpoint has."""
 
 
 class RunFolder:
@@ -42,7 +47,18 @@ class RunFolder:
     def result(self) -> dict[str, Any] | None:
         """The result, if the run has finished."""
         path = self.path / "result.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        if not path.exists():
+            return None
+        result = _record(json_text.read(path), path)
+        metrics = result.get("metrics")
+        if not isinstance(metrics, dict) or not all(isinstance(each, int | float) for each in metrics.values()):
+            raise ValueError(f"{path} holds no metrics of a run: remove it, and the run is computed again.")
+        return result
+
+    def config(self) -> dict[str, Any] | None:
+        """What is run, as plain values, if that was written."""
+        path = self.path / "config.json"
+        return _record(json_text.read(path), path) if path.exists() else None
 
     def write_config(self, config: RunConfig) -> None:
         """Say what is run, before it runs."""
@@ -57,7 +73,17 @@ class RunFolder:
     def read_checkpoint(self) -> dict[str, Any] | None:
         """What `write_checkpoint` kept last."""
         path = self.path / "checkpoint.pt"
-        return torch.load(path, map_location="cpu", weights_only=True) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            missing = _STATE - set(state)
+            if missing:
+                raise ValueError(f"it has no {min(missing)!r}")
+        except Exception as problem:  # a damaged archive, or a pickle that wants to run code, may raise anything
+            words = str(problem).strip().partition("\n")[0][:300] or type(problem).__name__
+            raise ValueError(f"{path} is refused: {words}. Remove it, and the run starts from its beginning.") from None
+        return state
 
     def write_history(self, lines: list[dict[str, Any]]) -> None:
         """Replace the metrics by these lines."""
@@ -65,13 +91,13 @@ class RunFolder:
 
     def append_history(self, line: dict[str, Any]) -> None:
         """Add one line to the metrics."""
-        with (self.path / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        append(self.path / "metrics.jsonl", json.dumps(line))
 
     def history(self) -> list[dict[str, Any]]:
         """The metrics of every epoch so far."""
         path = self.path / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        return [_record(json_text.parse(line, f"{path}, line {number}"), path) for number, line in enumerate(lines, 1)]
 
     def write_result(self, result: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Finish: the model, then the result; the checkpoint is no longer needed."""
@@ -81,7 +107,11 @@ class RunFolder:
 
     def read_model(self) -> dict[str, Tensor]:
         """The tensors of the fitted model."""
-        return load_file(self.path / "model.safetensors")
+        path = self.path / "model.safetensors"
+        try:
+            return load_file(path)
+        except (SafetensorError, OSError, ValueError, KeyError) as problem:
+            raise ValueError(f"{path} holds no model ({problem}). Remove the folder and run again.") from None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -93,7 +123,14 @@ class RunFolder:
             except BlockingIOError:
                 _log.warning("Waiting for another process that works on %s.", self.path)
                 fcntl.flock(file, fcntl.LOCK_EX)
+            remove_unfinished(self.path)
             yield
+
+
+def _record(values: Any, path: Path) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} must hold JSON objects, not {str(values)[:60]!r}.")
+    return values
 
 
 def _readable(values: dict[str, Any]) -> str:

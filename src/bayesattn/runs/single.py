@@ -126,18 +126,37 @@ def load_run(path: Path) -> LoadedRun:
     result = folder.result()
     if result is None:
         raise FileNotFoundError(f"{path} holds no finished run: result.json is missing. Start it with `bayesattn run`.")
-    config = RunConfig.from_json(result["config"])
+    config = _config_of(result, folder)
     task, method = config.make_task(), config.make_method()
     tensors = folder.read_model()
     models = []
     for member in range(method.members):
         model = method.build(task)
         prefix = f"{member}."
-        model.load_state_dict({key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)})
+        weights = {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}
+        try:
+            model.load_state_dict(weights)
+        except RuntimeError as problem:
+            raise ValueError(f"{path}/model.safetensors is not the model of this run: {str(problem)[:500]}") from None
         if method.finishes:
             method.finish(model, task, share(task.load().train, config.training.train_share))
         models.append(model.eval())
     return LoadedRun(config, result, task, method, models)
+
+
+def _config_of(result: dict[str, Any], folder: RunFolder) -> RunConfig:
+    """What was run. Two files say it, so that a change to one of them is noticed before a model is made from it."""
+    said = folder.config()
+    if said is not None and said != result.get("config"):
+        raise ValueError(
+            f"{folder.path}: config.json and result.json describe different runs; one was changed. Run it again."
+        )
+    try:
+        return RunConfig.from_json(result["config"])
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        raise ValueError(
+            f"{folder.path}/result.json does not describe a run of this version ({type(problem).__name__}: {problem})."
+        ) from None
 
 
 def commit() -> str:

@@ -105,7 +105,7 @@ def _in_processes(configs: list[RunConfig], parent: Path, jobs: int) -> Iterator
 def _received(config: RunConfig, receiver: Any, process: ForkServerProcess) -> Outcome:
     try:
         result, error = receiver.recv()
-    except EOFError:
+    except (EOFError, OSError):  # OSError: it ended in the middle of a word
         process.join()
         result, error = None, f"its process ended without a word (exit code {process.exitcode})"
     receiver.close()

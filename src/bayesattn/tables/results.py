@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bayesattn import json_text
 from bayesattn.files import write_atomically
 from bayesattn.runs import RunConfig, RunFolder
 from bayesattn.tables.base import Table
@@ -79,9 +80,18 @@ def write(results: TableResults, folder: Path) -> Path:
 def read(path: Path) -> TableResults:
     """Results that `write` kept."""
     try:
-        values = json.loads(Path(path).read_text())
-        return TableResults(values["table"], values["budget"], values["floors"], values["runs"])
-    except (json.JSONDecodeError, KeyError) as problem:
+        values = json_text.read(Path(path))
+        results = TableResults(values["table"], values["budget"], values["floors"], values["runs"])
+        for run in results.runs:
+            _expect_a_run(run)
+        return results
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ValueError(
             f"{path} is not a file of results ({type(problem).__name__}: {problem}): write it anew with `bayesattn table`."
         ) from None
+
+
+def _expect_a_run(run: dict[str, Any]) -> None:
+    RunConfig.from_json(run["config"])
+    if not all(isinstance(value, int | float) for value in run["metrics"].values()):
+        raise ValueError(f"the metrics of a run are not numbers: {str(run['metrics'])[:100]}")

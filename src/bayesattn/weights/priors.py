@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesattn import checks
+from bayesattn import checks, json_text
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
 from bayesattn.weights.families import Family, family_by_name
@@ -106,12 +106,12 @@ def save_priors(priors: Mapping[str, WeightPrior], path: Path) -> None:
 def load_priors(path: Path) -> dict[str, WeightPrior]:
     """Read a preset that `save_priors` (or `bayesattn study`) wrote."""
     try:
-        values: dict[str, dict[str, Any]] = json.loads(Path(path).read_text())
+        values: dict[str, dict[str, Any]] = json_text.read(Path(path))
         return {
             pattern: WeightPrior(config["family"], config["scale"], config.get("df"))
             for pattern, config in values.items()
         }
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise ValueError(
             f"{path} is not a preset of priors ({type(problem).__name__}: {problem}): `bayesattn study` writes one."
         ) from None
