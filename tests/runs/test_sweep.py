@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import struct
 from pathlib import Path
 
 import pytest
 
 from bayesattn.runs import RunConfig, RunFolder, configure, run
-from bayesattn.runs.sweep import Outcome, sweep
+from bayesattn.runs.sweep import Outcome, _received, sweep
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -72,3 +74,15 @@ def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
 def test_the_number_of_jobs_is_checked(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs must be a whole number of at least 1, got 0"):
         sweep([], tmp_path, jobs=0)
+
+
+def test_an_answer_that_is_cut_off_in_the_middle_is_one_failed_run() -> None:
+    """The length of a message and half of it, then the end: what a process that is killed while it answers leaves in the pipe."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    os.write(sender.fileno(), struct.pack("!i", 100) + b"half")
+    sender.close()
+    process = multiprocessing.get_context("forkserver").Process(target=os.getpid)
+    process.start()
+    outcome = _received(small("mle"), receiver, process)
+    assert outcome.result is None
+    assert outcome.error == "its process ended without a word (exit code 0)"

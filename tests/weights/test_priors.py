@@ -95,5 +95,5 @@ def test_the_fitted_priors_are_those_of_the_study_and_fit_the_model(name: str, t
 
 
 def test_there_are_fitted_priors_for_two_tasks() -> None:
-    with pytest.raises(ValueError, match="name='M3' is not known. .* Choose one of: 'M1', 'POS'"):
+    with pytest.raises(ValueError, match=r"name='M3' is not known. .* Choose one of: 'M1', 'POS'"):
         fitted_priors("M3")
