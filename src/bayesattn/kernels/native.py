@@ -16,11 +16,10 @@ from torch import Tensor
 from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.kernels.form import NOISES, STATISTICS
-from bayesattn.kernels.noise import dropout_threshold
+from bayesattn.kernels.noise import GENERATORS, dropout_threshold
 
 QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this
-_GENERATORS = ("philox", "hash")
 
 
 class _Problem(ctypes.Structure):
@@ -243,7 +242,7 @@ def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
         alive.append(call.key_lengths.to(torch.int64).contiguous())
         problem.key_lengths = alive[-1].data_ptr()
     problem.scale, problem.causal, problem.log_concentration = call.scale, call.causal, call.log_concentration
-    problem.noise, problem.generator = NOISES.index(call.noise), _GENERATORS.index(call.generator)  # pyright: ignore[reportArgumentType]
+    problem.noise, problem.generator = NOISES.index(call.noise), GENERATORS.index(call.generator)  # pyright: ignore[reportArgumentType]
     problem.seed = 0 if call.seed is None else int(call.seed) % 2**64
     problem.dropout_threshold, problem.dropout_factor = dropout_threshold(call.dropout_p), 1.0 / (1.0 - call.dropout_p)
     problem.statistics = STATISTICS.index(call.statistics)  # pyright: ignore[reportArgumentType]

@@ -21,6 +21,7 @@ from torch import Tensor
 from bayesattn.annotations import Float
 
 NoiseGenerator = Literal["philox", "hash"]
+GENERATORS: tuple[NoiseGenerator, ...] = ("philox", "hash")
 
 BLOCK = 64
 """Keys that are made together."""
