@@ -22,6 +22,8 @@ POSTERIORS: dict[str, ba.Posterior] = {
     "lognormal-contextual": ba.LogNormal(0.5, ba.ContextualLogNormal()),
     "lognormal-share": ba.LogNormal(0.5, ba.ContextualLogNormal(location="share"), kl_scores="raw"),
     "gaussian": ba.Gaussian(initial_sigma=0.7),
+    "dirichlet": ba.Dirichlet(prior_concentration=0.7, initial_sharpness=20.0),
+    "dirichlet-simplex": ba.Dirichlet(initial_sharpness=5.0, kl_form="dirichlet"),
 }
 
 

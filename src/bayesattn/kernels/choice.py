@@ -118,7 +118,7 @@ def choose(
     if wanted == "chunked":
         return Choice("chunked", "asked for"), form
     kernel = ("triton" if query.device.type == "cuda" else "native") if wanted == "auto" else wanted
-    unavailable = gpu.obstacle(query, value) if kernel == "triton" else _native_is_unavailable(query)
+    unavailable = gpu.obstacle(query, value, form) if kernel == "triton" else _native_is_unavailable(query)
     if unavailable is None:
         remark = native.how_it_was_made() if kernel == "native" else "compiled by Triton"
         return Choice(kernel, "asked for" if but else f"{size}; {remark}"), form

@@ -47,6 +47,12 @@ static inline bool any_above(Vector a, float limit) {
 static inline Vector bits_as_float(IntVector bits) { return reinterpret_cast<Vector&>(bits); }
 static inline IntVector float_as_bits(Vector values) { return reinterpret_cast<IntVector&>(values); }
 
+static inline bool any(IntVector lanes) {
+    int32_t some = 0;
+    for (int lane = 0; lane < WIDTH; lane++) some |= lanes[lane];
+    return some;
+}
+
 static inline Vector square_root(Vector x) {
 #if defined(__AVX512F__)
     return (Vector)_mm512_sqrt_ps((__m512)x);
