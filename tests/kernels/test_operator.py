@@ -226,14 +226,17 @@ def test_the_operator_is_registered_as_torch_wants_it(backend: str) -> None:
 
 
 @NATIVE
-def test_threads_and_tiles_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("heads", [1, 3], ids=["one head", "three heads"])
+@pytest.mark.parametrize("name", ["weibull-contextual", "dirichlet"])
+def test_threads_and_tiles_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, name: str, heads: int) -> None:
+    """One head has its blocks of keys shared out, three on two threads are two whole ones and the blocks of the third."""
     torch.manual_seed(1)
-    tensors = tuple(torch.randn(2, 4, 150, 20) for _ in range(3))
-    posterior = ba.Weibull(3.0, ba.ContextualGamma(0.5)).bind(num_heads=4, head_dim=20)
+    tensors = tuple(torch.randn(1, heads, 200, 20) for _ in range(3))
+    posterior = POSTERIORS[name].bind(num_heads=heads, head_dim=20)
     expected = results(posterior, tensors, torch.float32, backend="native", is_causal=True, dropout_p=0.2)
     threads = torch.get_num_threads()
     try:
-        for count, tile in ((1, 64), (2, 16), (3, 128), (2, 24)):
+        for count, tile in ((1, 64), (2, 16), (3, 128), (2, 24), (5, 64)):
             torch.set_num_threads(count)
             monkeypatch.setattr(native, "QUERY_TILE", tile)
             ours = results(posterior, tensors, torch.float32, backend="native", is_causal=True, dropout_p=0.2)
