@@ -88,7 +88,7 @@ struct GammaBlock {
 
     // A try for one row: roots of what it takes of `open`, which then has what is still to be done. True if that is nothing.
     template <bool FIRST>
-    bool propose(int64_t query, int trial, const float* log_concentration, IntVector open[VECTORS], float* roots) const {
+    inline bool propose(int64_t query, int trial, const Vector d[VECTORS], const Vector spread[VECTORS], IntVector open[VECTORS], Vector roots[VECTORS]) const {
         const int stream = FIRST_STREAM + 2 * trial;
         alignas(64) float normal[BLOCK], words[BLOCK];
         const NoiseRow of_normal = row(query, stream), of_uniform = row(query, stream + 1);
@@ -96,12 +96,11 @@ struct GammaBlock {
         streams[2 + 2 * trial].words(&of_uniform, 1, words);
         IntVector left{};
         for (int i = 0; i < VECTORS; i++) {
-            const Vector d = exponential(load(log_concentration + i * WIDTH)) + 0.666666667f, z = load(normal + i * WIDTH);
-            const Vector root = 1.0f + z / (3.0f * square_root(d)), positive = maximum(root, all(1e-30f));
-            const Vector bound = 0.5f * z * z + d * (1.0f - root * root * root + 3.0f * logarithm(positive));
+            const Vector z = load(normal + i * WIDTH), root = 1.0f + z * spread[i], positive = maximum(root, all(1e-30f));
+            const Vector bound = 0.5f * z * z + d[i] * (1.0f - root * root * root + 3.0f * logarithm(positive));
             const IntVector taken = (root > Vector{}) & (logarithm(NoiseBlock::uniform(words + i * WIDTH)) < bound);
-            if (FIRST) store(roots + i * WIDTH, taken ? root : all(1.0f)), open[i] = ~taken;
-            else store(roots + i * WIDTH, (open[i] & taken) ? root : load(roots + i * WIDTH)), open[i] &= ~taken;
+            if (FIRST) roots[i] = taken ? root : all(1.0f), open[i] = ~taken;
+            else roots[i] = (open[i] & taken) ? root : roots[i], open[i] &= ~taken;
             left |= open[i];
         }
         return !any(left);
@@ -110,21 +109,25 @@ struct GammaBlock {
     // Log draws of some rows in place of their log concentrations, and the derivatives of one by the other.
     template <bool SLOPES>
     void draw(int64_t first_query, int64_t count, float* logs, float* slopes) const {
-        alignas(64) float roots[BLOCK], words[BLOCK];
+        alignas(64) float words[BLOCK];
         for (int64_t r = 0; r < count; r++) {
             float* line = logs + r * BLOCK;
             const int64_t query = first_query + r;
+            Vector a[VECTORS], d[VECTORS], spread[VECTORS], roots[VECTORS];
             IntVector open[VECTORS];
-            bool done = propose<true>(query, 0, line, open, roots);
-            for (int trial = 1; trial < TRIALS && !done; trial++) done = propose<false>(query, trial, line, open, roots);
+            for (int i = 0; i < VECTORS; i++) {
+                a[i] = exponential(load(line + i * WIDTH)), d[i] = a[i] + 0.666666667f;
+                spread[i] = 0.333333333f / square_root(d[i]);
+            }
+            bool done = propose<true>(query, 0, d, spread, open, roots);
+            for (int trial = 1; trial < TRIALS && !done; trial++) done = propose<false>(query, trial, d, spread, open, roots);
             const NoiseRow of_boost = row(query, WEIGHTS);
             streams[0].words(&of_boost, 1, words);
             for (int i = 0; i < VECTORS; i++) {
-                const Vector log_a = load(line + i * WIDTH), a = exponential(log_a), root = load(roots + i * WIDTH);
-                const Vector boost = logarithm(NoiseBlock::uniform(words + i * WIDTH)) * exponential(-log_a);
-                const Vector log_boosted = logarithm(a + 0.666666667f) + 3.0f * logarithm(root);
+                const Vector boost = logarithm(NoiseBlock::uniform(words + i * WIDTH)) * exponential(-load(line + i * WIDTH));
+                const Vector log_boosted = logarithm(d[i] * roots[i] * roots[i] * roots[i]);
                 store(line + i * WIDTH, log_boosted + boost);
-                if (SLOPES) store(slopes + r * BLOCK + i * WIDTH, a * log_slope(a, root, log_boosted) - boost);
+                if (SLOPES) store(slopes + r * BLOCK + i * WIDTH, a[i] * log_slope(a[i], roots[i], log_boosted) - boost);
             }
         }
     }

@@ -99,7 +99,7 @@ static inline Vector exponential(Vector x) {
 }
 
 // log(x) for normal x > 0, relative error near 1 as small as elsewhere.
-static inline Vector logarithm(Vector x) {
+__attribute__((always_inline)) static inline Vector logarithm(Vector x) {
     IntVector bits = float_as_bits(x);
     IntVector exponent = (bits - 0x3f3504f3) >> 23;
     Vector f = bits_as_float(bits - (exponent << 23)) - 1.0f;
