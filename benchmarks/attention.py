@@ -175,7 +175,7 @@ def posteriors(quick: bool) -> dict[str, Any]:
         "lognormal, fixed prior": ba.LogNormal(0.1),
         "lognormal, contextual prior": ba.LogNormal(0.1, ba.ContextualLogNormal()),
         "gaussian": ba.Gaussian(),
-        "dirichlet (reference)": ba.Dirichlet(),
+        "dirichlet": ba.Dirichlet(),
     }
     runs = {"sdpa": lambda: one_pass(sdpa, tensors, True)}
     for name, posterior in chosen.items():
@@ -297,36 +297,52 @@ def show(title: str, found: dict[str, dict[str, float]]) -> None:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
+    """Time and memory of a training step against the length, and time of samples against their number, as far as there are figures."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
     every = [row for part in ("sizes", "long") if part in results for row in results[part]["figures"]]
-    for name in every[0]["training step"]:
-        rows = [row for row in every if name in row["training step"]]
-        per_pair = [
-            row["training step"][name]["seconds"] * 1e9 / (row["batch"] * HEADS * row["length"] ** 2) for row in rows
-        ]
-        axes[0].plot([row["length"] for row in rows], per_pair, marker="o", label=name)
-        rows = [row for row in rows if name in row["extra MiB"]]
-        axes[1].plot(
-            [row["length"] for row in rows],
-            [max(row["extra MiB"][name], 1.0) / row["batch"] for row in rows],
-            marker="o",
-            label=name,
-        )
-    axes[0].set_title("Training step: nanoseconds for each pair of query and key")
-    axes[1].set_title("Training step: extra MiB for each example")
-    for axis in axes:
+    samples = results["samples"]["figures"] if "samples" in results else []
+    panels = [panel for panel, rows in ((_plot_time, every), (_plot_memory, every), (_plot_samples, samples)) if rows]
+    if not panels:
+        return
+    figure, axes = plt.subplots(1, len(panels), figsize=(5.5 * len(panels), 4.2), squeeze=False)
+    for axis, panel in zip(axes[0], panels, strict=True):
+        panel(axis, samples if panel is _plot_samples else every)
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        axis.set_xlabel("length")
         axis.grid(True, alpha=0.3)
-    axes[0].legend(fontsize=8)
+        axis.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
+
+
+def _plot_time(axis: Any, every: list[dict[str, Any]]) -> None:
+    for name in every[0]["training step"]:
+        rows = [row for row in every if name in row["training step"]]
+        pairs = [row["batch"] * HEADS * row["length"] ** 2 for row in rows]
+        taken = [row["training step"][name]["seconds"] * 1e9 / count for row, count in zip(rows, pairs, strict=True)]
+        axis.plot([row["length"] for row in rows], taken, marker="o", label=name)
+    axis.set(title="Training step: ns for each pair of query and key", xlabel="length", yscale="log")
+
+
+def _plot_memory(axis: Any, every: list[dict[str, Any]]) -> None:
+    for name in every[0]["extra MiB"]:
+        rows = [row for row in every if name in row["extra MiB"]]
+        taken = [max(row["extra MiB"][name], 1.0) / row["batch"] for row in rows]
+        axis.plot([row["length"] for row in rows], taken, marker="o", label=name)
+    axis.set(title="Training step: extra MiB for each example", xlabel="length", yscale="log")
+
+
+def _plot_samples(axis: Any, rows: list[dict[str, Any]]) -> None:
+    for batch, length in dict.fromkeys((row["batch"], row["length"]) for row in rows):
+        here = [row for row in rows if (row["batch"], row["length"]) == (batch, length)]
+        for name, style in (("native", "-"), ("native, hash", "--")):
+            ratios = [row["time"][name]["ratio"] for row in here]
+            axis.plot([row["samples"] for row in here], ratios, style, marker="o", label=f"{batch} × {length}, {name}")
+    axis.axhline(1.0, color="grey", linewidth=1)
+    axis.set(title="S samples of one layer: time, in S calls of sdpa", xlabel="samples S", ylim=(0, None))
 
 
 def main() -> None:
@@ -364,7 +380,7 @@ def main() -> None:
         if output is not None:  # after every part: a later one that is cut short costs nothing
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(json.dumps(results, indent=1) + "\n")
-    if output is not None and "sizes" in results:
+    if output is not None:
         plot(results, output.with_suffix(".png"))
 
 

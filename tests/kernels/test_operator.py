@@ -146,7 +146,7 @@ for backend in ("reference", "chunked", "auto"):
         output, kl = function(leaf, k, v)
         gradient, = torch.autograd.grad(output.square().sum() + kl.sum(), leaf)
         results.append((output.detach(), kl.detach(), gradient))
-    print(max(float((a - b).abs().max()) for a, b in zip(*results)))
+    print(max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(*results)))
 """
 
 
@@ -199,7 +199,7 @@ def test_compiled_by_inductor_it_gives_the_same() -> None:
     assert done.returncode == 0, done.stderr
     differences = [float(line) for line in done.stdout.splitlines()]
     assert len(differences) == 3
-    assert max(differences) < 1e-4
+    assert max(differences) < 1e-5
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
