@@ -165,9 +165,9 @@ struct Backward {
     // Scores, gradients of the weights, and noise of a tile. True if anything in it is masked.
     bool make_tile(Room& room, const Streams& streams, int64_t b, int64_t h, int64_t q0, int64_t rows, int64_t k0) {
         const int64_t row = (b * p.heads + h) * p.queries + q0;
-        multiply<false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], room.key_tile.data(), BLOCK, room.scores.data(), BLOCK, nullptr);
+        multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], room.key_tile.data(), BLOCK, room.scores.data(), BLOCK);
         const bool masked = mask_tile(p, b, h, q0, rows, k0, key_limit(p, b), room.scores.data());
-        multiply<false>(rows, BLOCK, p.values, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], room.value_tile.data(), BLOCK, room.gradients.data(), BLOCK, nullptr);
+        multiply<false, false>(rows, BLOCK, p.values, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], room.value_tile.data(), BLOCK, room.gradients.data(), BLOCK);
         if (KIND == GAMMA_DRAWS) {
             std::vector<float> of_row(rows);
             for (int64_t r = 0; r < rows; r++) of_row[r] = state[row + r].prior_total;
@@ -209,10 +209,10 @@ struct Backward {
                 while (before.load(std::memory_order_acquire) < block) std::this_thread::yield();
                 add_rows(room, b, h, q0, rows, prior, prior_gradient, masked);
                 float* grad_query = p.grad_query + ((b * p.heads + h) * p.queries + q0) * p.features;
-                multiply<false>(rows, p.features, width, room.gradients.data(), BLOCK, at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], grad_query, p.features, ones.data());
+                multiply<false, true>(rows, p.features, width, room.gradients.data(), BLOCK, at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], grad_query, p.features, ones.data());
                 before.store(block + 1, std::memory_order_release);
-                multiply<true>(width, p.values, rows, room.scores.data(), BLOCK, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], grad_value, p.values, ones.data());
-                multiply<true>(width, p.features, rows, room.gradients.data(), BLOCK, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], grad_key, p.features, ones.data());
+                multiply<true, true>(width, p.values, rows, room.scores.data(), BLOCK, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], grad_value, p.values, ones.data());
+                multiply<true, true>(width, p.features, rows, room.gradients.data(), BLOCK, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], grad_key, p.features, ones.data());
             }
             if (p.prior_logits) {
                 float* to = p.grad_prior_logits + (b * p.heads + h) * p.keys + k0;

@@ -27,7 +27,7 @@ static std::vector<float> score_totals(const Problem& p, int64_t b, int64_t h, i
         for (int64_t q0 = q_begin; q0 < q_end; q0 += tile) {
             const int64_t rows = std::min(tile, q_end - q0);
             if (p.causal && k0 > q0 + rows - 1) continue;
-            multiply<false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK, nullptr);
+            multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK);
             mask_tile(p, b, h, q0, rows, k0, limit, scores.data());
             for (int64_t row = 0; row < rows; row++) {
                 Vector phi[VECTORS];
@@ -76,7 +76,7 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
         for (int64_t q0 = q_begin; q0 < q_end; q0 += tile) {
             const int64_t rows = std::min(tile, q_end - q0);
             if (p.causal && k0 > q0 + rows - 1) continue;
-            multiply<false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK, nullptr);
+            multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK);
             const bool masked = mask_tile(p, b, h, q0, rows, k0, limit, scores.data());
             for (int64_t row = 0; MODE != WITHOUT && row < rows; row++) {
                 RowSums& of = statistics[q0 - q_begin + row];
@@ -103,7 +103,7 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
                     NoiseBlock(p.generator, p.seed, s * p.batch + b, h, block, DROPOUT).words(&dropout_rows[first], rows, drops.data());
                     for (int64_t i = 0; i < rows * BLOCK; i += WIDTH) store(weights.data() + i, dropped(p, drops.data() + i, load(weights.data() + i)));
                 }
-                multiply<false>(rows, p.values, width, weights.data(), BLOCK, value, p.value_stride[2], sums.data() + first * p.values, p.values, factor.data());
+                multiply<false, true>(rows, p.values, width, weights.data(), BLOCK, value, p.value_stride[2], sums.data() + first * p.values, p.values, factor.data());
             }
         }
     }
