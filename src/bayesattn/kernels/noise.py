@@ -161,6 +161,8 @@ def dropout_threshold(dropout_p: float) -> int:
 
 
 def _as_uniform(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    if bits.dtype == torch.int32 and dtype == torch.float32:  # the same number, from its bits
+        return bits.bitwise_or_(0x3F800000).view(torch.float32).sub_(1.0 - 2.0**-24)
     return bits.to(dtype).add_(0.5).mul_(2.0**-23)
 
 
