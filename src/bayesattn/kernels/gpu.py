@@ -58,13 +58,13 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """See `operator.attention`."""
     from bayesattn.kernels import gpu_kernels
 
-    results = call.empty_results()
+    output, log_total, statistics = results = call.empty_results()
     batch, heads, queries, _ = call.query.shape
-    if results[1].numel():
-        tensors, others = _arguments(call)
-        grid = (-(-queries // ROWS), call.samples * batch * heads)
+    if log_total.numel():
+        arguments = _arguments(call)
+        arguments.update(output=output, log_total=log_total, row_statistics=statistics)
         with _device_of(call.query):
-            gpu_kernels.forward_kernel[grid](*tensors, *results, **others)
+            gpu_kernels.forward_kernel[-(-queries // ROWS), call.samples * batch * heads](**arguments)
     return results
 
 
@@ -78,43 +78,45 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     key_heads, keys = call.key.shape[1:3]
     if not (grad_query.numel() and grad_key.numel()):
         return gradients
-    tensors, others = _arguments(call)
     grad_output = saved.grad_output.contiguous()
-    passed = (
-        grad_output,
-        (grad_output * saved.output).sum(-1),
-        saved.log_total.contiguous(),
-        saved.statistics.contiguous(),
-        saved.grad_statistics.contiguous(),
+    arguments = _arguments(call)
+    arguments.update(
+        grad_output=grad_output,
+        delta=(grad_output * saved.output).sum(-1),
+        log_total=saved.log_total.contiguous(),
+        row_statistics=saved.statistics.contiguous(),
+        grad_statistics=saved.grad_statistics.contiguous(),
     )
     with _device_of(call.query):
-        gpu_kernels.backward_query_kernel[(-(-queries // ROWS), batch * heads)](
-            *tensors, *passed, grad_query, grad_noise_scale, grad_prior_total, **others
+        gpu_kernels.backward_query_kernel[-(-queries // ROWS), batch * heads](
+            **arguments, grad_query=grad_query, grad_noise_scale=grad_noise_scale, grad_prior_total=grad_prior_total
         )
-        gpu_kernels.backward_key_kernel[(-(-keys // BLOCK), batch * key_heads)](
-            *tensors, *passed, grad_key, grad_value, grad_prior_logits, **others
+        gpu_kernels.backward_key_kernel[-(-keys // BLOCK), batch * key_heads](
+            **arguments, grad_key=grad_key, grad_value=grad_value, grad_prior_logits=grad_prior_logits
         )
     return gradients
 
 
-def _arguments(call: Call) -> tuple[list[Tensor], dict[str, Any]]:
-    """The tensors that all kernels begin with, and what else they take, by name. The query stands where there is no tensor."""
+def _arguments(call: Call) -> dict[str, Any]:
+    """What all kernels take, by name. The query stands where there is no tensor."""
     batch, heads, queries, features = call.query.shape
     keys, values = call.value.shape[2:]
-    query, key, value = (
-        tensor if tensor.stride(-1) == 1 else tensor.contiguous() for tensor in (call.query, call.key, call.value)
-    )
-    pairs = [None if mask is None else mask.expand(batch, heads, queries, keys) for mask in (call.allowed, call.bias)]
-    if pairs[0] is not None:
-        pairs[0] = pairs[0].view(torch.uint8)
-    others = (call.key_lengths, call.noise_scale, call.prior_logits, call.prior_total)
-    tensors = [query, key, value, *pairs, *(None if other is None else other.contiguous() for other in others)]
+    tensors: dict[str, Tensor | None] = {
+        name: tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+        for name, tensor in (("query", call.query), ("key", call.key), ("value", call.value))
+    }
+    for name, mask in (("allowed", call.allowed), ("bias", call.bias)):
+        tensors[name] = None if mask is None else mask.expand(batch, heads, queries, keys)
     arguments: dict[str, Any] = {}
-    for name, tensor, letters in zip(
-        ("query", "key", "value", "allowed", "bias"), tensors, ("bhr", "bhr", "bhr", "bhrc", "bhrc"), strict=False
-    ):
+    for (name, tensor), letters in zip(tensors.items(), ("bhr", "bhr", "bhr", "bhrc", "bhrc"), strict=True):
         for place, letter in enumerate(letters):
             arguments[f"{name}_{letter}"] = 0 if tensor is None else tensor.stride(place)
+    if tensors["allowed"] is not None:
+        tensors["allowed"] = tensors["allowed"].view(torch.uint8)
+    for name in ("key_lengths", "noise_scale", "prior_logits", "prior_total"):
+        tensor = getattr(call, name)
+        tensors[name] = None if tensor is None else tensor.contiguous()
+    arguments |= {name: call.query if tensor is None else tensor for name, tensor in tensors.items()}
     arguments |= {
         "batch": batch,
         "heads": heads,
@@ -144,7 +146,7 @@ def _arguments(call: Call) -> tuple[list[Tensor], dict[str, Any]]:
         "rows": ROWS,
         **OPTIONS,
     }
-    return [query if tensor is None else tensor for tensor in tensors], arguments
+    return arguments
 
 
 def _device_of(tensor: Tensor) -> AbstractContextManager[Any]:
