@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -28,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import bayesattn as ba
-from bayesattn.distributions import weibull_gamma_kl
+from bayesattn.distributions import EULER_GAMMA
 
 HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
 clock: Callable[[], float] = time.perf_counter
@@ -47,7 +48,9 @@ def naive(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     scores = (q * FEATURES**-0.5) @ k.transpose(-2, -1)
     noise = torch.empty_like(scores).exponential_().clamp_min(torch.finfo(scores.dtype).tiny).log()
     weights = (scores + noise / K).softmax(-1)
-    kl = weibull_gamma_kl(K, scores.log_softmax(-1), torch.zeros(()), 1.0)
+    log_mean = scores.log_softmax(-1)
+    constant = EULER_GAMMA / K + math.lgamma(1.0 + 1.0 / K) + math.log(K) - EULER_GAMMA - 1.0
+    kl = log_mean.exp() - log_mean + constant  # to Gamma(1, 1)
     return weights @ v, kl.sum()
 
 
@@ -175,7 +178,7 @@ def posteriors(quick: bool) -> dict[str, Any]:
         "lognormal, fixed prior": ba.LogNormal(0.1),
         "lognormal, contextual prior": ba.LogNormal(0.1, ba.ContextualLogNormal()),
         "gaussian": ba.Gaussian(),
-        "dirichlet (reference)": ba.Dirichlet(),
+        "dirichlet": ba.Dirichlet(),
     }
     runs = {"sdpa": lambda: one_pass(sdpa, tensors, True)}
     for name, posterior in chosen.items():
@@ -297,36 +300,52 @@ def show(title: str, found: dict[str, dict[str, float]]) -> None:
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
+    """Time and memory of a training step against the length, and time of samples against their number, as far as there are figures."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2))
     every = [row for part in ("sizes", "long") if part in results for row in results[part]["figures"]]
-    for name in every[0]["training step"]:
-        rows = [row for row in every if name in row["training step"]]
-        per_pair = [
-            row["training step"][name]["seconds"] * 1e9 / (row["batch"] * HEADS * row["length"] ** 2) for row in rows
-        ]
-        axes[0].plot([row["length"] for row in rows], per_pair, marker="o", label=name)
-        rows = [row for row in rows if name in row["extra MiB"]]
-        axes[1].plot(
-            [row["length"] for row in rows],
-            [max(row["extra MiB"][name], 1.0) / row["batch"] for row in rows],
-            marker="o",
-            label=name,
-        )
-    axes[0].set_title("Training step: nanoseconds for each pair of query and key")
-    axes[1].set_title("Training step: extra MiB for each example")
-    for axis in axes:
+    samples = results["samples"]["figures"] if "samples" in results else []
+    panels = [panel for panel, rows in ((_plot_time, every), (_plot_memory, every), (_plot_samples, samples)) if rows]
+    if not panels:
+        return
+    figure, axes = plt.subplots(1, len(panels), figsize=(5.5 * len(panels), 4.2), squeeze=False)
+    for axis, panel in zip(axes[0], panels, strict=True):
+        panel(axis, samples if panel is _plot_samples else every)
         axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
-        axis.set_xlabel("length")
         axis.grid(True, alpha=0.3)
-    axes[0].legend(fontsize=8)
+        axis.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
+
+
+def _plot_time(axis: Any, every: list[dict[str, Any]]) -> None:
+    for name in every[0]["training step"]:
+        rows = [row for row in every if name in row["training step"]]
+        pairs = [row["batch"] * HEADS * row["length"] ** 2 for row in rows]
+        taken = [row["training step"][name]["seconds"] * 1e9 / count for row, count in zip(rows, pairs, strict=True)]
+        axis.plot([row["length"] for row in rows], taken, marker="o", label=name)
+    axis.set(title="Training step: ns for each pair of query and key", xlabel="length", yscale="log")
+
+
+def _plot_memory(axis: Any, every: list[dict[str, Any]]) -> None:
+    for name in every[0]["extra MiB"]:
+        rows = [row for row in every if name in row["extra MiB"]]
+        taken = [max(row["extra MiB"][name], 1.0) / row["batch"] for row in rows]
+        axis.plot([row["length"] for row in rows], taken, marker="o", label=name)
+    axis.set(title="Training step: extra MiB for each example", xlabel="length", yscale="log")
+
+
+def _plot_samples(axis: Any, rows: list[dict[str, Any]]) -> None:
+    for batch, length in dict.fromkeys((row["batch"], row["length"]) for row in rows):
+        here = [row for row in rows if (row["batch"], row["length"]) == (batch, length)]
+        for name, style in (("native", "-"), ("native, hash", "--")):
+            ratios = [row["time"][name]["ratio"] for row in here]
+            axis.plot([row["samples"] for row in here], ratios, style, marker="o", label=f"{batch} × {length}, {name}")
+    axis.axhline(1.0, color="grey", linewidth=1)
+    axis.set(title="S samples of one layer: time, in S calls of sdpa", xlabel="samples S", ylim=(0, None))
 
 
 def main() -> None:
@@ -364,7 +383,7 @@ def main() -> None:
         if output is not None:  # after every part: a later one that is cut short costs nothing
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(json.dumps(results, indent=1) + "\n")
-    if output is not None and "sizes" in results:
+    if output is not None:
         plot(results, output.with_suffix(".png"))
 
 

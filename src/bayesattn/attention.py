@@ -85,7 +85,7 @@ def attend(
         query_mask: [batch, query], False for padded queries: they get an output, but no KL.
         key_lengths: [batch], whole numbers: keys from this position on are padding. As a mask, without a mask tensor.
         generator: where the posterior's noise comes from; by default that of `sampling(generator=...)`, else torch's own.
-        backend: "auto", "native", "chunked" or "reference": how it is computed, not what. By default as `kernels.use` says, else
+        backend: "auto", "native", "triton", "chunked" or "reference": how it is computed, not what. By default as `kernels.use` says, else
             "auto"; `kernels.explain` tells which one that is, and why.
         need_weights: also return the weights [batch, heads, query, key] as drawn, before dropout.
 
@@ -109,6 +109,7 @@ def attend(
         backend,
         query,
         key,
+        value,
         posterior,
         attn_mask=attn_mask,
         need_weights=need_weights or watching.is_watched(),

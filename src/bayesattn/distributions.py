@@ -6,19 +6,17 @@ and because concentrations below 1e-38 and their draws have no float32 represent
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.distributions import Gamma, Weibull
 from torch.distributions.kl import register_kl
 
 from bayesattn.annotations import Float
+from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
+from bayesattn.kernels.gamma import log_gamma
 from bayesattn.kernels.noise import CounterNoise
 
 EULER_GAMMA = 0.5772156649015329
-SMALLEST_LOG_CONCENTRATION = math.log(1e-20)
-"""Concentrations below this are treated as this: the draws' logarithms and their gradients stay finite."""
 
 
 def log_exponential(
@@ -45,7 +43,7 @@ def standard_normal(
 
 
 def log_gamma_rsample(
-    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | None = None
+    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
 ) -> Float[Tensor, "*shape"]:
     """log X with X ~ Gamma(exp(log_concentration), 1), with pathwise gradients.
 
@@ -62,6 +60,8 @@ def log_gamma_rsample(
     True
     """
     log_a = log_concentration.clamp_min(SMALLEST_LOG_CONCENTRATION)
+    if isinstance(generator, CounterNoise):
+        return log_gamma(generator, log_a)
     a = log_a.exp()
     boosted = torch._standard_gamma(a + 1.0, generator=generator)
     tiny = torch.finfo(a.dtype).tiny
@@ -70,7 +70,7 @@ def log_gamma_rsample(
 
 
 def approximate_log_gamma_rsample(
-    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | None = None
+    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
 ) -> Float[Tensor, "*shape"]:
     """log of the inverse-CDF approximation X = (U · a · Gamma(a))^(1/a) (Joo et al. 2020).
 
@@ -79,7 +79,7 @@ def approximate_log_gamma_rsample(
     """
     log_a = log_concentration.clamp_min(SMALLEST_LOG_CONCENTRATION)
     a = log_a.exp()
-    exponential = torch.empty_like(a).exponential_(generator=generator)
+    exponential = log_exponential(a, generator).exp()
     return (torch.lgamma(a + 1.0) - exponential) * (-log_a).exp()
 
 

@@ -172,7 +172,9 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 q = torch.randn(1, 2, 90, 20)
 k, v = torch.randn(1, 2, 150, 20), torch.randn(1, 2, 150, 24)
-for posterior in (ba.Weibull(2.0), ba.Weibull(3.0, ba.ContextualGamma(0.5)).bind(num_heads=2, head_dim=20), ba.LogNormal(0.5)):
+contextual, dirichlet = ba.Weibull(3.0, ba.ContextualGamma(0.5)), ba.Dirichlet(initial_sharpness=20.0)
+for posterior in (ba.Weibull(2.0), contextual, ba.LogNormal(0.5), dirichlet):
+    posterior = posterior.bind(num_heads=2, head_dim=20)
     found = []
     for backend, dtype in (("reference", torch.float64), ("native", torch.float32)):
         leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]

@@ -43,6 +43,11 @@ class Call(NamedTuple):
     backend: str
 
     @property
+    def uses_gamma(self) -> bool:
+        """Whether anything depends on Gamma concentrations, and so on the totals of the rows."""
+        return "gamma" in (self.noise, self.statistics)
+
+    @property
     def groups(self) -> int:
         """How many query heads share a key head."""
         return self.query.shape[1] // self.key.shape[1]

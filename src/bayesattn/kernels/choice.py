@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 
 from bayesattn import checks
-from bayesattn.kernels import native
+from bayesattn.kernels import gpu, native
 from bayesattn.kernels.form import FusedForm
-from bayesattn.kernels.noise import NoiseGenerator
+from bayesattn.kernels.noise import GENERATORS, NoiseGenerator
 
-Backend = Literal["auto", "native", "chunked", "reference"]
-BACKENDS = ("auto", "native", "chunked", "reference")
-GENERATORS = ("philox", "hash")
+Backend = Literal["auto", "native", "triton", "chunked", "reference"]
+BACKENDS = ("auto", "native", "triton", "chunked", "reference")
 
 NATIVE_FROM = 1 << 14
 """Pairs (batch · heads · query · key) from which native is worth its call: three quarters of reference's time there, as long at 2^11."""
@@ -79,6 +78,7 @@ def choose(
     backend: Backend | None,
     query: Tensor,
     key: Tensor,
+    value: Tensor,
     posterior: Any,
     *,
     attn_mask: Tensor | None = None,
@@ -89,7 +89,7 @@ def choose(
 
     Args:
         backend: what the caller asked for, None for what `use` set.
-        query, key: [batch, heads, length, features].
+        query, key, value: [batch, heads, length, features].
         posterior: a `Posterior`.
         attn_mask, need_weights, dropout_p: as in `attend`.
     """
@@ -117,9 +117,11 @@ def choose(
         return Choice("reference", but + obstacle), None
     if wanted == "chunked":
         return Choice("chunked", "asked for"), form
-    unavailable = _native_is_unavailable(query)
+    kernel = ("triton" if query.device.type == "cuda" else "native") if wanted == "auto" else wanted
+    unavailable = gpu.obstacle(query, value, form) if kernel == "triton" else _native_is_unavailable(query)
     if unavailable is None:
-        return Choice("native", "asked for" if but else f"{size}; {native.how_it_was_made()}"), form
+        remark = native.how_it_was_made() if kernel == "native" else "compiled by Triton"
+        return Choice(kernel, "asked for" if but else f"{size}; {remark}"), form
     if pairs < CHUNKED_FROM:
         return Choice("reference", f"{but}{unavailable}; {size} fit in memory"), None
     return Choice("chunked", f"{but}{unavailable}; {size}"), form
@@ -148,7 +150,7 @@ def explain(
         query, key = query.unsqueeze(1), key.unsqueeze(1)
     with torch.no_grad():
         return choose(
-            backend, query, key, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
+            backend, query, key, value, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
         )[0]
 
 

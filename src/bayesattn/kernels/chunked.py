@@ -5,12 +5,15 @@ Every chunk is computed from queries, keys and values alone, in the backward pas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
+from bayesattn.kernels import gamma
 from bayesattn.kernels.call import Call, Saved
+from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
 from bayesattn.kernels.noise import CounterNoise
 
 CHUNK_ELEMENTS = 1 << 18
@@ -41,15 +44,20 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     grad_query, grad_key, grad_value, grad_scale, grad_prior_logits, grad_prior_total = call.zero_gradients()
     for chunk in _chunks(call):
         b, h, q = chunk.examples, chunk.heads, chunk.queries
-        weights, noise, _ = chunk.weights(0)
         upstream = saved.grad_output[b, h, q]
+        # the logarithms of Gamma draws are large: their totals, rounded, would not normalise them
+        weights, noise, _ = chunk.weights(0, None if call.noise == "gamma" else saved.log_total[b, h, q])
         grad_value[b, chunk.key_heads, chunk.keys] += chunk.by_key_head(
             chunk.dropped(weights, 0).transpose(-2, -1) @ upstream
         )
-        grad_weights = chunk.dropped(upstream @ chunk.value.transpose(-2, -1), 0)
-        gradient = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
-        if noise is not None:
-            grad_scale[b, h, q] = (gradient * noise).sum(-1)
+        gradient = chunk.dropped(upstream @ chunk.value.transpose(-2, -1), 0)
+        gradient.sub_((upstream * saved.output[b, h, q]).sum(-1, keepdim=True)).mul_(weights)
+        if call.uses_gamma:
+            grad_scale[b, h, q] = chunk.add_gradient_of_concentration(
+                gradient, noise, saved.grad_statistics[:, b, h, q].unsqueeze(-1)
+            )
+        elif noise is not None:
+            grad_scale[b, h, q] = torch.linalg.vecdot(gradient, noise)
         of_log_share = chunk.add_gradient_of_statistics(
             gradient, saved.grad_statistics[:, b, h, q].unsqueeze(-1), saved.statistics[0, b, h, q].unsqueeze(-1)
         )
@@ -119,6 +127,10 @@ class _Chunk:
         """In place."""
         return pairs if self.blocked is None else pairs.masked_fill_(self.blocked, value)
 
+    def _masked(self, pairs: Tensor, value: float) -> Tensor:
+        """Not in place."""
+        return pairs if self.blocked is None else pairs.masked_fill(self.blocked, value)
+
     def _noise(self, first_example: int) -> CounterNoise:
         assert self.call.seed is not None
         return CounterNoise(
@@ -129,18 +141,28 @@ class _Chunk:
             first_head=self.heads.start,
         )
 
-    def weights(self, first_example: int) -> tuple[Tensor, Tensor | None, Tensor]:
-        """The weights, the noise they were drawn with, and the log of their total before they were normalised."""
-        noise, logits = None, self.scores.clone()
-        if self.call.noise != "none":
+    def _log_concentration(self) -> Tensor:
+        """Of Gamma draws; what is masked counts for nothing."""
+        assert self.call.noise_scale is not None
+        log_share = self._masked(self.scores, float("-inf")).log_softmax(-1)
+        return (self._fill(log_share, 0.0) + self._rows(self.call.noise_scale)).clamp_min_(SMALLEST_LOG_CONCENTRATION)
+
+    def weights(self, first_example: int, total: Tensor | None = None) -> tuple[Tensor, Tensor | None, Tensor]:
+        """The weights, the noise they were drawn with, and the log of their total before they were normalised, if it is not known.
+
+        In place of a noise, Gamma draws have the derivative of their logarithm by that of the concentration."""
+        noise, logits = None, self.scores
+        if self.call.noise == "gamma":
+            logits, noise = gamma.draw(self._noise(first_example), self._log_concentration())
+        elif self.call.noise != "none":
             assert self.call.noise_scale is not None
             source = self._noise(first_example)
             noise = source.normal(logits) if self.call.noise == "normal" else source.log_exponential(logits)
-            logits.addcmul_(noise, self._rows(self.call.noise_scale))
-        logits = self._fill(logits, float("-inf"))
-        total = logits.logsumexp(-1)
+            logits = torch.addcmul(logits, noise, self._rows(self.call.noise_scale))
+        logits = self._masked(logits, float("-inf"))
+        total = logits.logsumexp(-1) if total is None else total
         # an empty row has NaN here, and every one of its pairs is blocked
-        return self._fill(logits.softmax(-1), 0.0), noise, total
+        return self._fill((logits - total.unsqueeze(-1)).exp_(), 0.0), noise, total
 
     def dropped(self, weights: Tensor, first_example: int) -> Tensor:
         """Weights, or a gradient of weights, after dropout."""
@@ -160,7 +182,7 @@ class _Chunk:
         """Total, first, second and exponentials, as in `RowSums`."""
         call, total, exponentials = self.call, None, None
         if call.wants_total:
-            total = self._fill(self.scores.clone(), float("-inf")).logsumexp(-1)
+            total = self._masked(self.scores, float("-inf")).logsumexp(-1)
             total = total.masked_fill(total == float("-inf"), 0.0)
         if call.wants_exponentials:
             exponentials = self._sum(_exp_with_linear_tail(self.scores))
@@ -168,6 +190,12 @@ class _Chunk:
             return total, None, None, exponentials
         if call.statistics == "sum":
             return total, self._sum(self.scores), None, exponentials
+        if call.statistics == "gamma":
+            log_q, log_p = self._log_concentration(), call.log_concentration
+            q, p = log_q.exp(), math.exp(log_p)
+            normaliser = math.lgamma(p + 1.0) - log_p - 1.0 - torch.lgamma(q + 1.0) + log_q
+            divergence = normaliser + (q - p) * torch.digamma(q + 1.0) + (log_p - log_q).exp()
+            return total, self._sum(divergence), self._sum(q), exponentials
         if call.statistics == "shares":
             log_share, _ = self._prior()
             log_alpha = log_share + call.log_concentration
@@ -177,7 +205,7 @@ class _Chunk:
         return total, self._sum(difference), self._sum(difference.square()), exponentials
 
     def _sum(self, pairs: Tensor) -> Tensor:
-        return (pairs if self.blocked is None else pairs.masked_fill(self.blocked, 0.0)).sum(-1)
+        return self._masked(pairs, 0.0).sum(-1)
 
     def _difference(self) -> Tensor:
         """What "squares" and its kin square."""
@@ -186,11 +214,29 @@ class _Chunk:
         log_share, logits = self._prior()
         return self.scores - (logits if self.call.statistics == "squares_log" else log_share.exp())
 
+    def add_gradient_of_concentration(self, gradient: Tensor, slope: Tensor | None, upstream: Tensor) -> Tensor:
+        """Turns a gradient of the log weights into one of the scores, for Gamma draws and their KL; gives that of the log sharpness."""
+        log_q = self._log_concentration()
+        of_log_q = torch.zeros_like(gradient)
+        if slope is not None:
+            of_log_q += gradient * slope
+            gradient.zero_()
+        if self.call.statistics == "gamma":
+            q, p = log_q.exp(), math.exp(self.call.log_concentration)
+            ratio = (self.call.log_concentration - log_q).exp()
+            of_log_q += upstream[1] * (1.0 + q * (q - p) * torch.polygamma(1, q + 1.0) - ratio) + upstream[2] * q
+        of_log_q = self._fill(of_log_q.masked_fill_(log_q <= SMALLEST_LOG_CONCENTRATION, 0.0), 0.0)
+        total = of_log_q.sum(-1, keepdim=True)
+        share = self._fill(self._masked(self.scores, float("-inf")).softmax(-1), 0.0)
+        gradient += of_log_q - share * total
+        return total.squeeze(-1)
+
     def add_gradient_of_statistics(self, gradient: Tensor, upstream: Tensor, total: Tensor) -> Tensor | None:
         """Adds to the gradient of the scores; gives the gradient of the log shares (of the prior logits for "squares_log")."""
         call, of_log_share = self.call, None
         of_total, of_first, of_second, of_exponentials = upstream
-        extra = torch.zeros_like(gradient)
+        # where nothing is masked there is nothing to keep apart
+        extra = gradient if self.blocked is None else torch.zeros_like(gradient)
         if call.wants_total:
             extra.addcmul_((self.scores - total).exp_(), of_total)
         if call.wants_exponentials:
@@ -202,14 +248,15 @@ class _Chunk:
             share, alpha = log_share.exp(), (log_share + call.log_concentration).exp()
             extra.addcmul_(share, of_first)
             of_log_share = of_first * share * self.scores + of_second * (alpha * torch.digamma(alpha + 1.0) - 1.0)
-        elif call.statistics != "nothing":
+        elif call.statistics not in ("nothing", "gamma"):
             slope = of_first + 2.0 * of_second * self._difference()
             extra += slope
             if call.statistics == "squares_log":
                 of_log_share = -slope
             elif call.statistics == "squares_share":
                 of_log_share = -slope * self._prior()[0].exp()
-        gradient += self._fill(extra, 0.0)
+        if self.blocked is not None:
+            gradient += self._fill(extra, 0.0)
         return None if of_log_share is None else self._fill(of_log_share, 0.0)
 
 

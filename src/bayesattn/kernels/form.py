@@ -6,6 +6,7 @@ returning a `FusedForm` from `Posterior.fused_form`. It then runs on every backe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -14,11 +15,13 @@ from torch import Tensor
 
 from bayesattn.annotations import Float
 
-Noise = Literal["none", "log_exponential", "normal"]
-Statistics = Literal["nothing", "sum", "shares", "squares", "squares_log", "squares_share"]
+Noise = Literal["none", "log_exponential", "normal", "gamma"]
+Statistics = Literal["nothing", "sum", "shares", "squares", "squares_log", "squares_share", "gamma"]
 
-NOISES: tuple[Noise, ...] = ("none", "log_exponential", "normal")
-STATISTICS: tuple[Statistics, ...] = ("nothing", "sum", "shares", "squares", "squares_log", "squares_share")
+NOISES: tuple[Noise, ...] = ("none", "log_exponential", "normal", "gamma")
+STATISTICS: tuple[Statistics, ...] = ("nothing", "sum", "shares", "squares", "squares_log", "squares_share", "gamma")
+SMALLEST_LOG_CONCENTRATION = math.log(1e-20)
+"""Concentrations of Gamma draws below this are treated as this: the draws' logarithms and their gradients stay finite."""
 
 
 class RowSums(NamedTuple):
@@ -32,6 +35,9 @@ class RowSums(NamedTuple):
         squares         Σ phi                            Σ phi²
         squares_log     Σ (phi - prior_logit)            Σ (phi - prior_logit)²
         squares_share   Σ (phi - share)                  Σ (phi - share)²
+        gamma           Σ KL(Gamma(alpha) ‖ Gamma(p))    Σ alpha
+
+    and in the last one alpha = exp(scale + phi - total), at least 1e-20, and p the form's concentration.
     """
 
     size: Float[Tensor, "#batch #heads #query"]
@@ -50,16 +56,17 @@ class RowSums(NamedTuple):
 
 @dataclass(frozen=True)
 class FusedForm:
-    """log S = scores + scale · noise, and the KL of a row as a function of its sums.
+    """log S = scores + scale · noise, or log Gamma draws, and the KL of a row as a function of its sums.
 
     Args:
         kl: the KL of each row, [batch, heads, query] or broadcastable to it, from its sums. It must be 0 in an empty row.
-        noise: "none", "log_exponential" (log E, E ~ Exponential(1)) or "normal".
+        noise: "none", "log_exponential" (log E, E ~ Exponential(1)), "normal", or "gamma": S ~ Gamma(alpha, 1) with
+            alpha = exp(scale) · softmax(scores).
         scale: of the noise, broadcastable to [batch, heads, query]: one number, one for each head, or one for each row.
         statistics: which sums the KL needs; see `RowSums`.
         wants_total, wants_exponentials: whether it needs those two.
         prior_logits: one logit for each key, whose softmax over the keys of a row are the shares.
-        log_concentration: log of the factor of the shares in "shares".
+        log_concentration: log of the factor of the shares in "shares", of the prior's concentration in "gamma".
     """
 
     kl: Callable[[RowSums], Tensor]

@@ -109,7 +109,8 @@ def attend_fused(
         prior_logits = form.prior_logits if groups == 1 else form.prior_logits.repeat_interleave(groups, 1)
         prior_total = masks.log_totals(prior_logits).expand(rows)
     noise_scale = None
-    if noisy:
+    of_gamma = (noisy and form.noise == "gamma") or (with_kl and form.statistics == "gamma")
+    if noisy or of_gamma:
         noise_scale = torch.as_tensor(form.scale, dtype=dtype, device=query.device).expand(rows)
     output, _, statistics = attention(
         query,
@@ -128,7 +129,7 @@ def attend_fused(
         "philox" if noise is None else noise.generator,
         dropout_p,
         form.statistics if with_kl else "nothing",
-        form.wants_total and with_kl,
+        (form.wants_total and with_kl) or of_gamma,
         form.wants_exponentials and with_kl,
         form.log_concentration,
         1,

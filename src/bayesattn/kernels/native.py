@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_double, c_int64, c_uint64, c_void_p
@@ -16,11 +17,10 @@ from torch import Tensor
 from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.kernels.form import NOISES, STATISTICS
-from bayesattn.kernels.noise import dropout_threshold
+from bayesattn.kernels.noise import GENERATORS, dropout_threshold
 
 QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this
-_GENERATORS = ("philox", "hash")
 
 
 class _Problem(ctypes.Structure):
@@ -66,6 +66,7 @@ class _Problem(ctypes.Structure):
         ("prior_logits_stride", c_int64 * 3),
         ("prior_total_stride", c_int64 * 3),
         ("log_concentration", c_double),
+        ("divergence_constant", c_double),
         *((name, c_void_p) for name in ["output", "log_total", "row_statistics", "grad_output", "grad_statistics"]),
         ("grad_output_stride", c_int64 * 3),
         *(
@@ -243,7 +244,9 @@ def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
         alive.append(call.key_lengths.to(torch.int64).contiguous())
         problem.key_lengths = alive[-1].data_ptr()
     problem.scale, problem.causal, problem.log_concentration = call.scale, call.causal, call.log_concentration
-    problem.noise, problem.generator = NOISES.index(call.noise), _GENERATORS.index(call.generator)  # pyright: ignore[reportArgumentType]
+    if call.statistics == "gamma":
+        problem.divergence_constant = math.lgamma(math.exp(call.log_concentration) + 1.0) - call.log_concentration - 1.0
+    problem.noise, problem.generator = NOISES.index(call.noise), GENERATORS.index(call.generator)  # pyright: ignore[reportArgumentType]
     problem.seed = 0 if call.seed is None else int(call.seed) % 2**64
     problem.dropout_threshold, problem.dropout_factor = dropout_threshold(call.dropout_p), 1.0 / (1.0 - call.dropout_p)
     problem.statistics = STATISTICS.index(call.statistics)  # pyright: ignore[reportArgumentType]

@@ -21,11 +21,14 @@ from torch import Tensor
 from bayesattn.annotations import Float
 
 NoiseGenerator = Literal["philox", "hash"]
+GENERATORS: tuple[NoiseGenerator, ...] = ("philox", "hash")
 
 BLOCK = 64
 """Keys that are made together."""
 WEIGHTS, DROPOUT = 0, 1
-"""Streams: independent noise of the same pairs for different purposes."""
+"""Streams: independent noise of the same pairs for different purposes. Those from 2 on are gamma.py's."""
+Places = tuple[Tensor, ...]
+"""Indices of examples, heads, queries and keys: a list of pairs."""
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -102,27 +105,50 @@ class CounterNoise:
         rows = philox(torch.full((1,), _ROW_COUNTER, device=device), query, head, example, k0, k1)
         first, second = (_as_int32(word) for word in rows[:2])
         key = _as_int32(torch.arange(blocks * BLOCK, device=device) * 0x9E3779B1)
-        # in place: this is done for every pair, and memory is what it costs
-        mixed = _xorshift_(key ^ first, 16).mul_(_signed(0x85EBCA6B)).bitwise_xor_(second)
-        mixed = _xorshift_(_xorshift_(mixed, 13).mul_(_signed(0xC2B2AE35)), 16)
-        return mixed.bitwise_right_shift_(9).bitwise_and_(0x7FFFFF).view(shape)
+        return _hash_bits(key, first, second).view(shape)
+
+    def bits_at(self, places: Places, stream: int) -> Tensor:
+        """`bits` of a list of pairs."""
+        example, head, query, key = places
+        example, head = example + (self.first_example + (stream << 24)), head + self.first_head
+        seed = self.seed.to(key.device)
+        rest = (query + self.first_query, head, example, seed & _MASK, (seed >> 32) & _MASK)
+        if self.generator == "philox":
+            words = torch.stack(philox(key // BLOCK * 16 + key % 16, *rest))
+            return words.gather(0, (key // 16 % 4).unsqueeze(0)).squeeze(0) >> 9
+        rows = philox(torch.full_like(key, _ROW_COUNTER), *rest)
+        return _hash_bits(_as_int32(key * 0x9E3779B1), _as_int32(rows[0]), _as_int32(rows[1]))
 
     def uniform(self, like: Float[Tensor, "batch heads query key"], stream: int = WEIGHTS) -> Tensor:
         """Uniform on the 2^23 midpoints of a grid of (0, 1), which float32 holds exactly; keys padded to whole blocks."""
-        bits = self.bits(like, stream)
-        return bits.to(like.dtype).add_(0.5).mul_(2.0**-23)
+        return _as_uniform(self.bits(like, stream), like.dtype)
+
+    def uniform_at(self, places: Places, stream: int, dtype: torch.dtype) -> Tensor:
+        """`uniform` of a list of pairs."""
+        return _as_uniform(self.bits_at(places, stream), dtype)
 
     def log_exponential(self, like: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "batch heads query key"]:
         """log E with E ~ Exponential(1)."""
         return self.uniform(like).log_().neg_().log_().flatten(-3)[..., : like.shape[-1]]
 
-    def normal(self, like: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "batch heads query key"]:
+    def normal(
+        self, like: Float[Tensor, "batch heads query key"], stream: int = WEIGHTS
+    ) -> Float[Tensor, "batch heads query key"]:
         """Standard normal, by Box and Muller: words 0 and 1, and words 2 and 3, make two draws each."""
-        uniform = self.uniform(like)
+        uniform = self.uniform(like, stream)
         radius = (uniform[..., 0::2, :].log() * -2.0).sqrt()
         angle = uniform[..., 1::2, :] * (2.0 * math.pi)
         pair = torch.stack((radius * angle.cos(), radius * angle.sin()), -2)
         return pair.flatten(-4)[..., : like.shape[-1]]
+
+    def normal_at(self, places: Places, stream: int, dtype: torch.dtype) -> Tensor:
+        """`normal` of a list of pairs."""
+        *rows, key = places
+        one, other = (
+            self.uniform_at((*rows, word), stream, dtype) for word in (key.bitwise_and(~16), key.bitwise_or(16))
+        )
+        radius, angle = (one.log() * -2.0).sqrt(), other * (2.0 * math.pi)
+        return radius * torch.where(key.bitwise_and(16) == 0, angle.cos(), angle.sin())
 
     def kept(self, like: Float[Tensor, "batch heads query key"], dropout_p: float) -> Tensor:
         """True for the pairs that dropout leaves."""
@@ -132,6 +158,19 @@ class CounterNoise:
 def dropout_threshold(dropout_p: float) -> int:
     """The number of 23 random bits below which a weight is dropped: a whole number, so that all backends agree."""
     return round(dropout_p * 2**23)
+
+
+def _as_uniform(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    if bits.dtype == torch.int32 and dtype == torch.float32:  # the same number, from its bits
+        return bits.bitwise_or_(0x3F800000).view(torch.float32).sub_(1.0 - 2.0**-24)
+    return bits.to(dtype).add_(0.5).mul_(2.0**-23)
+
+
+def _hash_bits(key: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """In place where it can: this is done for every pair, and memory is what it costs."""
+    mixed = _xorshift_(key ^ first, 16).mul_(_signed(0x85EBCA6B)).bitwise_xor_(second)
+    mixed = _xorshift_(_xorshift_(mixed, 13).mul_(_signed(0xC2B2AE35)), 16)
+    return mixed.bitwise_right_shift_(9).bitwise_and_(0x7FFFFF)
 
 
 def _signed(word: int) -> int:

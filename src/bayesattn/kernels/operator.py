@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesattn.kernels import chunked, native
+from bayesattn.kernels import chunked, gpu, native
 from bayesattn.kernels.call import DIFFERENTIABLE, SCHEMA, Call, Saved
 
-_BACKENDS = {"chunked": chunked, "native": native}
+_BACKENDS = {"chunked": chunked, "native": native, "triton": gpu}
 _SAVED = "Tensor grad_output, Tensor grad_statistics, Tensor output, Tensor log_total, Tensor row_statistics"
 
 

@@ -10,14 +10,12 @@ from torch import Tensor, nn
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import (
-    SMALLEST_LOG_CONCENTRATION,
-    approximate_log_gamma_rsample,
-    gamma_kl,
-    log_gamma_rsample,
-)
+from bayesattn.distributions import approximate_log_gamma_rsample, gamma_kl, log_gamma_rsample
+from bayesattn.kernels import CounterNoise, FusedForm, RowSums
+from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
 from bayesattn.posteriors.base import Posterior
-from bayesattn.posteriors.learned import THESIS_START, learned_positive
+from bayesattn.posteriors.learned import THESIS_START, PerHead, learned_positive
+from bayesattn.precision import to_compute
 from bayesattn.rows import Rows
 
 
@@ -48,6 +46,8 @@ class Dirichlet(Posterior):
     >>> ba.attend(q, q, q, ba.Dirichlet().bind(num_heads=4, head_dim=8)).shape
     torch.Size([2, 4, 5, 8])
     """
+
+    counter_noise = True
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Dirichlet(Posterior):
         log_alpha = rows.to_pairs(log_sharpness) + rows.log_softmax(scores)
         return log_alpha.clamp_min(SMALLEST_LOG_CONCENTRATION)
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
         draw = approximate_log_gamma_rsample if self.approximate else log_gamma_rsample
         return draw(self.log_concentration(scores, rows), generator)
 
@@ -115,3 +115,20 @@ class Dirichlet(Posterior):
         total_p = rows.sizes(scores) * self.prior_concentration
         # the identity KL_multi-Gamma = KL_Dirichlet + KL_Gamma(Σ q ‖ Σ p)
         return multi_gamma - rows.total_of_rows(gamma_kl(total_q.clamp_min(1e-20).log(), total_p.log()))
+
+    def fused_form(self, keys: Tensor) -> FusedForm | None:
+        if self.approximate or not isinstance(self.sharpness, PerHead):
+            return None  # a sharpness for each position, or from the scores
+        return FusedForm(
+            kl=self._kl_of_rows,
+            noise="gamma",
+            scale=self.sharpness.values(to_compute(keys)).log().view(-1, 1),
+            statistics="gamma",
+            log_concentration=math.log(self.prior_concentration),
+        )
+
+    def _kl_of_rows(self, sums: RowSums) -> Tensor:
+        if self.kl_form == "multi-gamma":
+            return sums.first
+        log_total_p = (sums.size.clamp_min(1.0) * self.prior_concentration).log()
+        return sums.first - sums.filled * gamma_kl(sums.second.clamp_min(1e-20).log(), log_total_p)

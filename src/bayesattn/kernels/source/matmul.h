@@ -5,58 +5,61 @@
 
 #include "vector.h"
 
-// C[ROWS x COLUMNS vectors] = factor * C + A B. A[row, k] is at a[row * a_step + k], or where it is TRANSPOSED, in a tile, at
-// a[k * BLOCK + row].
-template <int ROWS, int COLUMNS, bool TRANSPOSED>
-static inline void multiply_block(int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c,
-                                  int64_t c_step, const float* factor) {
+// C[ROWS x COLUMNS vectors] = A B, or where it is ADDED, factor * C + A B. A[row, k] is at a[row * a_step + k], or where it is TRANSPOSED, in a
+// tile, at a[k * BLOCK + row].
+template <int ROWS, int COLUMNS, bool TRANSPOSED, bool ADDED>
+__attribute__((always_inline)) static inline void multiply_block(int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step,
+                                                                 float* c, int64_t c_step, const float* factor) {
     Vector sum[ROWS][COLUMNS];
-    const float* left[ROWS];
-    for (int row = 0; row < ROWS; row++) {
-        left[row] = a + row * a_step;
+#pragma GCC unroll 16
+    for (int row = 0; row < ROWS; row++)
+#pragma GCC unroll 4
         for (int column = 0; column < COLUMNS; column++)
-            sum[row][column] = factor ? load(c + row * c_step + column * WIDTH) * factor[row] : Vector{};
-    }
+            sum[row][column] = ADDED ? load(c + row * c_step + column * WIDTH) * factor[row] : Vector{};
+#pragma GCC unroll 4
     for (int64_t k = 0; k < depth; k++) {
         Vector right[COLUMNS];
-        for (int column = 0; column < COLUMNS; column++) right[column] = load(b + column * WIDTH);
-        b += b_step;
+#pragma GCC unroll 4
+        for (int column = 0; column < COLUMNS; column++) right[column] = load(b + k * b_step + column * WIDTH);
+#pragma GCC unroll 16
         for (int row = 0; row < ROWS; row++) {
-            const float one = TRANSPOSED ? a[row] : left[row][k];
+            const float one = TRANSPOSED ? a[k * BLOCK + row] : a[row * a_step + k];
+#pragma GCC unroll 4
             for (int column = 0; column < COLUMNS; column++) sum[row][column] += one * right[column];
         }
-        if (TRANSPOSED) a += BLOCK;
     }
+#pragma GCC unroll 16
     for (int row = 0; row < ROWS; row++)
+#pragma GCC unroll 4
         for (int column = 0; column < COLUMNS; column++) store(c + row * c_step + column * WIDTH, sum[row][column]);
 }
 
 // Rows that are multiplied at once by so many vectors of columns: 16 accumulators of the 32 registers that AVX-512 has, 8 of 16 elsewhere.
 constexpr int rows_at_once(int columns) { return (WIDTH == 16 ? 16 : 8) / columns; }
 
-template <int COLUMNS, bool TRANSPOSED>
-static inline void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step,
-                                    float* c, int64_t c_step, const float* factor) {
+template <int COLUMNS, bool TRANSPOSED, bool ADDED>
+__attribute__((noinline)) static void multiply_columns(int64_t rows, int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step,
+                                                       float* c, int64_t c_step, const float* factor) {
     constexpr int ROWS = rows_at_once(COLUMNS);
     const int64_t step = TRANSPOSED ? 1 : a_step;
     int64_t row = 0;
     for (; row + ROWS <= rows; row += ROWS)
-        multiply_block<ROWS, COLUMNS, TRANSPOSED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, factor ? factor + row : nullptr);
+        multiply_block<ROWS, COLUMNS, TRANSPOSED, ADDED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, ADDED ? factor + row : nullptr);
     for (; row < rows; row++)
-        multiply_block<1, COLUMNS, TRANSPOSED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, factor ? factor + row : nullptr);
+        multiply_block<1, COLUMNS, TRANSPOSED, ADDED>(depth, a + row * step, a_step, b, b_step, c + row * c_step, c_step, ADDED ? factor + row : nullptr);
 }
 
-// C = factor * C + A B; without factors C = A B.
-template <bool TRANSPOSED>
-__attribute__((noinline)) static void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_step, const float* b,
-                                               int64_t b_step, float* c, int64_t c_step, const float* factor) {
+// C = A B, or where it is ADDED, factor * C + A B with a factor for each row.
+template <bool TRANSPOSED, bool ADDED>
+static void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, int64_t a_step, const float* b, int64_t b_step, float* c,
+                     int64_t c_step, const float* factor = nullptr) {
     int64_t column = 0;
     for (; column + 4 * WIDTH <= columns; column += 4 * WIDTH)
-        multiply_columns<4, TRANSPOSED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
+        multiply_columns<4, TRANSPOSED, ADDED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
     for (; column + 2 * WIDTH <= columns; column += 2 * WIDTH)
-        multiply_columns<2, TRANSPOSED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
+        multiply_columns<2, TRANSPOSED, ADDED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
     for (; column < columns; column += WIDTH)
-        multiply_columns<1, TRANSPOSED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
+        multiply_columns<1, TRANSPOSED, ADDED>(rows, depth, a, a_step, b + column, b_step, c + column, c_step, factor);
 }
 
 // [a0 b0 a1 b1 ...] of the lower or the upper half of both.

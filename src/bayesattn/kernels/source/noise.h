@@ -4,7 +4,7 @@
 #include "vector.h"
 
 enum Generator { PHILOX = 0, HASH = 1 };
-enum Noise { NO_NOISE = 0, LOG_EXPONENTIAL = 1, NORMAL = 2 };
+enum Noise { NO_NOISE = 0, LOG_EXPONENTIAL = 1, NORMAL = 2, GAMMA_DRAWS = 3 };
 enum Stream { WEIGHTS = 0, DROPOUT = 1 };
 
 constexpr uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;

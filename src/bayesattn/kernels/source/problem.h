@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // What the KL needs of the scores phi of each row; share = exp(prior_logit - prior_total). See kernels/form.py.
-enum Statistics { NOTHING = 0, SUM = 1, SHARES = 2, SQUARES = 3, SQUARES_LOG = 4, SQUARES_SHARE = 5 };
+enum Statistics { NOTHING = 0, SUM = 1, SHARES = 2, SQUARES = 3, SQUARES_LOG = 4, SQUARES_SHARE = 5, GAMMA = 6 };
 // The rows' statistics in the order of their planes.
 enum Plane { TOTAL = 0, FIRST = 1, SECOND = 2, EXPONENTIAL = 3, PLANES = 4 };
 
@@ -30,7 +30,7 @@ extern "C" struct Problem {
     int64_t statistics, wants_total, wants_exponential;
     const float *prior_logits, *prior_total;
     int64_t prior_logits_stride[3], prior_total_stride[3];
-    double log_concentration;
+    double log_concentration, divergence_constant;  // the latter is lgamma(p) - 1 of GAMMA's prior
     // forward: output [samples * batch, heads, query, values], log_total [samples * batch, heads, query],
     // row_statistics [4, batch, heads, query]
     float *output, *log_total, *row_statistics;

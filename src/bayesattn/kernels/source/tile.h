@@ -1,9 +1,26 @@
 // A tile of scores: products, bias, mask, and the rows' statistics.
 #pragma once
 
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "gamma.h"
 #include "matmul.h"
 #include "noise.h"
 #include "problem.h"
+
+// Floats that begin at a cache line: a vector that crosses two is read twice.
+struct Buffer {
+    std::unique_ptr<char[]> memory;
+    float* start;
+
+    explicit Buffer(int64_t size) : memory(new char[size * sizeof(float) + 64]) {
+        start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64);
+    }
+    float* data() { return start; }
+    float& operator[](int64_t place) { return start[place]; }
+};
 
 constexpr float NOT_ALLOWED = -INFINITY;  // in a tile of scores: this pair is masked
 
@@ -90,6 +107,10 @@ static inline Mode mode_of(const Problem& p) {
     return p.statistics == SUM && p.wants_total && !p.wants_exponential ? USUAL : GENERAL;
 }
 
+// Whether anything depends on Gamma concentrations, exp(sharpness + score - total of the row), and so on those totals.
+static inline bool uses_gamma(const Problem& p) { return p.noise == GAMMA_DRAWS || p.statistics == GAMMA; }
+
+// For GAMMA, prior_total is what makes a log concentration of a score.
 struct RowSums {
     RunningTotal total;
     Vector usual{};
@@ -121,6 +142,13 @@ struct RowSums {
                     c = log_gamma_of_one_plus(exponential(log_alpha)) - log_alpha;
                     break;
                 }
+                case GAMMA: {
+                    const Vector log_q = maximum(x + prior_total, all(SMALLEST_LOG_CONCENTRATION)), q = exponential(log_q);
+                    a = log_q - log_gamma_of_one_plus(q) + (q - std::exp((float)p.log_concentration)) * Inverses(q).digamma(q) +
+                        exponential((float)p.log_concentration - log_q) + (float)p.divergence_constant;
+                    c = q;
+                    break;
+                }
                 case SQUARES:
                     a = x, c = x * x;
                     break;
@@ -137,3 +165,20 @@ struct RowSums {
         first += sum_of(one), second += sum_of(two), exponentials += sum_of(three);
     }
 };
+
+// Prior logits of one block of keys, padded to the block.
+static inline const float* prior_block(const Problem& p, int64_t b, int64_t h, int64_t k0, float* padded) {
+    if (!p.prior_logits) return nullptr;
+    const float* line = p.prior_logits + b * p.prior_logits_stride[0] + h * p.prior_logits_stride[1];
+    for (int64_t j = 0; j < BLOCK; j++) padded[j] = k0 + j < p.keys ? line[(k0 + j) * p.prior_logits_stride[2]] : 0.0f;
+    return padded;
+}
+
+static inline float per_row(const float* base, const int64_t* stride, int64_t b, int64_t h, int64_t row) {
+    return base ? *at(base, stride, b, h, row) : 0.0f;
+}
+
+// x after dropout, by the random words of its places.
+static inline Vector dropped(const Problem& p, const float* words, Vector x) {
+    return NoiseBlock::bits(words) >= (int32_t)p.dropout_threshold ? x * (float)p.dropout_factor : Vector{};
+}

@@ -47,6 +47,12 @@ static inline bool any_above(Vector a, float limit) {
 static inline Vector bits_as_float(IntVector bits) { return reinterpret_cast<Vector&>(bits); }
 static inline IntVector float_as_bits(Vector values) { return reinterpret_cast<IntVector&>(values); }
 
+static inline bool any(IntVector lanes) {
+    int32_t some = 0;
+    for (int lane = 0; lane < WIDTH; lane++) some |= lanes[lane];
+    return some;
+}
+
 static inline Vector square_root(Vector x) {
 #if defined(__AVX512F__)
     return (Vector)_mm512_sqrt_ps((__m512)x);
@@ -93,7 +99,7 @@ static inline Vector exponential(Vector x) {
 }
 
 // log(x) for normal x > 0, relative error near 1 as small as elsewhere.
-static inline Vector logarithm(Vector x) {
+__attribute__((always_inline)) static inline Vector logarithm(Vector x) {
     IntVector bits = float_as_bits(x);
     IntVector exponent = (bits - 0x3f3504f3) >> 23;
     Vector f = bits_as_float(bits - (exponent << 23)) - 1.0f;

@@ -1,0 +1,61 @@
+"""What the backends are compared by: posteriors, everything that attention gives, and when two results are the same."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import bayesattn as ba
+
+POSTERIORS: dict[str, ba.Posterior] = {
+    "softmax": ba.Softmax(),
+    "weibull": ba.Weibull(2.0),
+    "weibull-raw": ba.Weibull(2.0, kl_scores="raw"),
+    "weibull-learnable": ba.Weibull(3.0, ba.GammaPrior(0.5, 2.0, learnable=True)),
+    "weibull-contextual": ba.Weibull(3.0, ba.ContextualGamma(0.5)),
+    "weibull-contextual-raw": ba.Weibull(3.0, ba.ContextualGamma(5.0), kl_scores="raw"),
+    "lognormal": ba.LogNormal(0.5),
+    "lognormal-learnable": ba.LogNormal(0.5, ba.LogNormalPrior(-1.0, 2.0, learnable=True), kl_scores="raw"),
+    "lognormal-contextual": ba.LogNormal(0.5, ba.ContextualLogNormal()),
+    "lognormal-share": ba.LogNormal(0.5, ba.ContextualLogNormal(location="share"), kl_scores="raw"),
+    "gaussian": ba.Gaussian(initial_sigma=0.7),
+    "dirichlet": ba.Dirichlet(prior_concentration=0.7, initial_sharpness=20.0),
+    "dirichlet-simplex": ba.Dirichlet(initial_sharpness=5.0, kl_form="dirichlet"),
+}
+
+
+def results(
+    posterior: ba.Posterior, tensors: tuple[Tensor, ...], dtype: torch.dtype, seed: int = 3, **arguments: Any
+) -> dict[str, Tensor]:
+    """Everything that attention gives, by name: output, KL, counts, and the gradients of a function of output and KL."""
+    posterior = copy.deepcopy(posterior).to(dtype)
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
+    torch.manual_seed(seed)
+    with ba.record() as latents:
+        output = ba.attend(*leaves, posterior, enable_gqa=True, **arguments)
+    assert isinstance(output, Tensor)
+    batch, features = output.shape[0], output.shape[-1]
+    loss = (output * torch.linspace(-1.0, 1.0, features)).sum() + (latents.local_kl * torch.arange(1, batch + 1)).sum()
+    # the bias of the last layer moves all logits of a softmax together: its gradient is 0
+    named = {name: p for name, p in posterior.named_parameters() if not name.endswith("outer.bias")}
+    gradients = torch.autograd.grad(loss, [*leaves, *named.values()], allow_unused=True)
+    found = dict(zip(["query", "key", "value", *named], gradients, strict=True))
+    term = latents.local_terms[0]
+    counts = {"elements": term.elements, "rows": term.rows, "tokens": term.tokens}
+    everything = {"output": output, "kl": term.kl, **counts, **{k: g for k, g in found.items() if g is not None}}
+    return {name: tensor.detach() for name, tensor in everything.items()}
+
+
+def assert_same(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:
+    assert ours.keys() == reference.keys()
+    # the network's gradients cancel in a softmax, wholly in a row of one key: they are measured by the largest of them and
+    # by float32's rounding of the KL whose terms cancel
+    network = [float(value.abs().max()) for name, value in reference.items() if "network" in name]
+    rounding = 0.01 * float(reference["kl"].abs().max())
+    for name, expected in reference.items():
+        scale = max(*network, rounding) if "network" in name else float(expected.abs().max())
+        difference = float((ours[name] - expected).abs().max())
+        assert difference < 1e-4 * scale + 1e-5, f"{name}: {difference:.2g} of {scale:.2g}"

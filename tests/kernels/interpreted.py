@@ -1,0 +1,70 @@
+"""The Triton kernels against `reference`, in Triton's interpreter: prints, as JSON, what each case differs by.
+
+    python interpreted.py softmax:causal:philox weibull:lengths:hash …
+
+Run by test_gpu.py in a process of its own, because Triton decides when it is imported whether it interprets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import torch
+from backend_cases import POSTERIORS, assert_same, results
+
+import bayesattn as ba
+from bayesattn.kernels.call import Call
+from bayesattn.kernels.operator import attention
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    tensors = (torch.randn(2, 2, 40, 20), torch.randn(2, 1, 70, 20), torch.randn(2, 1, 70, 12))
+    mask = torch.rand(2, 1, 40, 70) > 0.2
+    mask[0, :, 5] = False
+    masks = {
+        "causal": {"is_causal": True},
+        "boolean": {"attn_mask": mask},
+        "lengths": {"key_lengths": torch.tensor([69, 0])},
+        "dropout": {"attn_mask": torch.randn(1, 2, 1, 70), "dropout_p": 0.2, "query_mask": torch.rand(2, 40) > 0.3},
+    }
+    found = {}
+    for case in sys.argv[1:]:
+        name, kind, noise = case.split(":")
+        posterior, arguments = POSTERIORS[name].bind(num_heads=2, head_dim=20), masks[kind]
+        with ba.kernels.use(noise=noise):  # pyright: ignore[reportArgumentType]
+            reference = results(posterior, tensors, torch.float64, backend="reference", **arguments)
+            ours = results(posterior, tensors, torch.float32, backend="triton", **arguments)
+        found[case] = difference(ours, reference)
+    found["samples"] = samples(tensors)
+    found["explain"] = str(ba.kernels.explain(*tensors, ba.Weibull(), backend="triton"))
+    print(json.dumps(found))
+
+
+def difference(ours: dict[str, torch.Tensor], reference: dict[str, torch.Tensor]) -> str:
+    try:
+        assert_same(ours, reference)
+    except AssertionError as error:
+        return str(error)
+    return "none"
+
+
+def samples(tensors: tuple[torch.Tensor, ...]) -> str:
+    """Samples that share a call."""
+    found = []
+    for backend in ("triton", "chunked"):
+        call = Call(
+            *tensors, None, None, None, torch.tensor([-5]), torch.full((2, 2, 40), 0.7), None, None,
+            0.25, False, "normal", "philox", 0.1, "sum", True, False, 0.0, 3, backend,
+        )  # fmt: skip
+        found.append(dict(zip(("output", "total", "kl"), attention(*call), strict=True)))
+    return difference(*found)
+
+
+if __name__ == "__main__":
+    main()
