@@ -1,6 +1,6 @@
 """The Triton kernels against `reference`, in Triton's interpreter: prints, as JSON, what each case differs by.
 
-    python interpreted.py softmax:causal:philox weibull:lengths:hash …
+    TRITON_INTERPRET=1 python interpreted.py softmax:causal:philox weibull:lengths:hash …
 
 Run by test_gpu.py in a process of its own, because Triton decides when it is imported whether it interprets.
 """
@@ -8,10 +8,7 @@ Run by test_gpu.py in a process of its own, because Triton decides when it is im
 from __future__ import annotations
 
 import json
-import os
 import sys
-
-os.environ["TRITON_INTERPRET"] = "1"
 
 import torch
 from backend_cases import POSTERIORS, assert_same, results
