@@ -71,3 +71,14 @@ def test_the_command_writes_table_figures_and_priors(
 def test_a_study_of_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="No run of the study has finished"):
         collect_weights(study_configs("toy-m1", 2), tmp_path)
+
+
+@pytest.mark.parametrize("task", ["toy-m1", "pos"])
+def test_the_page_has_the_figures_of_the_study(task: str) -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    rows = [line for line in (docs / "study.md").read_text().splitlines() if line.startswith("| `")]
+    for layer in json.loads((docs / "study" / task / "study.json").read_text())["layers"]:
+        names = (layer["best_by_error"], layer["best_by_likelihood"], str(layer["modes"]))
+        sizes = (f"{layer['off_diagonal']:.4f}", f"{layer['off_diagonal_isotropic']:.4f}")
+        (found,) = [row for row in rows if row.startswith(f"| `{layer['name']}` | {layer['scale']:.3f} |")]
+        assert found.endswith("".join(f"| {value} " for value in (*names, *sizes)) + "|")
