@@ -16,8 +16,8 @@ from bayesattn.kernels.call import Call, Saved
 from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
 from bayesattn.kernels.noise import CounterNoise
 
-CHUNK_ELEMENTS = 1 << 18
-"""Scores that are computed at once: few enough to stay in a CPU's cache."""
+CHUNK_ELEMENTS = 1 << 19
+"""Scores that are computed at once: few enough to stay in a CPU's cache, so many that the calls of torch cost less than their work."""
 GPU_CHUNK_ELEMENTS = 1 << 25
 LEAST_QUERIES = 128
 """Queries that are taken together at least, if there are so many: the gradients of all keys are added up once for each chunk."""
@@ -33,9 +33,12 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
             statistics[plane, b, h, q] = 0.0 if sums is None else sums
         for sample in range(call.samples):
             shifted = slice(b.start + sample * batch, b.stop + sample * batch)
-            weights, _, total = chunk.weights(sample * batch)
-            log_total[shifted, h, q] = total
-            output[shifted, h, q] = chunk.dropped(weights, sample * batch) @ chunk.value
+            logits, _ = chunk.logits(sample * batch)
+            shares, highest = _exponentials(logits, in_place=logits is not chunk.scores)
+            total = shares.sum(-1, keepdim=True)
+            log_total[shifted, h, q] = (total.log() + highest).squeeze(-1)
+            summed = chunk.dropped(shares, sample * batch) @ chunk.value
+            output[shifted, h, q] = summed.div_(total.masked_fill_(total == 0.0, 1.0))  # an empty row is zero
     return output, log_total, statistics
 
 
@@ -45,8 +48,7 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     for chunk in _chunks(call):
         b, h, q = chunk.examples, chunk.heads, chunk.queries
         upstream = saved.grad_output[b, h, q]
-        # the logarithms of Gamma draws are large: their totals, rounded, would not normalise them
-        weights, noise, _ = chunk.weights(0, None if call.noise == "gamma" else saved.log_total[b, h, q])
+        weights, noise = chunk.weights(saved.log_total[b, h, q].unsqueeze(-1))
         grad_value[b, chunk.key_heads, chunk.keys] += chunk.by_key_head(
             chunk.dropped(weights, 0).transpose(-2, -1) @ upstream
         )
@@ -80,8 +82,15 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
 class _Chunk:
     """The scores of some examples, heads and queries, and what is computed from them."""
 
-    def __init__(self, call: Call, examples: slice, heads: slice, queries: slice):
-        self.call = call
+    def __init__(
+        self,
+        call: Call,
+        all_noise: CounterNoise | None,
+        examples: slice,
+        heads: slice,
+        queries: slice,
+    ):
+        self.call, self.all_noise = call, all_noise
         self.examples, self.heads, self.queries = examples, heads, queries
         length = call.key.shape[2]
         self.keys = slice(0, min(queries.stop, length) if call.causal else length)
@@ -132,14 +141,8 @@ class _Chunk:
         return pairs if self.blocked is None else pairs.masked_fill(self.blocked, value)
 
     def _noise(self, first_example: int) -> CounterNoise:
-        assert self.call.seed is not None
-        return CounterNoise(
-            self.call.seed,
-            self.call.generator,  # pyright: ignore[reportArgumentType]
-            first_query=self.queries.start,
-            first_example=first_example + self.examples.start,
-            first_head=self.heads.start,
-        )
+        assert self.all_noise is not None
+        return self.all_noise.starting(first_example + self.examples.start, self.heads.start, self.queries.start)
 
     def _log_concentration(self) -> Tensor:
         """Of Gamma draws; what is masked counts for nothing."""
@@ -147,8 +150,8 @@ class _Chunk:
         log_share = self._masked(self.scores, float("-inf")).log_softmax(-1)
         return (self._fill(log_share, 0.0) + self._rows(self.call.noise_scale)).clamp_min_(SMALLEST_LOG_CONCENTRATION)
 
-    def weights(self, first_example: int, total: Tensor | None = None) -> tuple[Tensor, Tensor | None, Tensor]:
-        """The weights, the noise they were drawn with, and the log of their total before they were normalised, if it is not known.
+    def logits(self, first_example: int, keep_noise: bool = False) -> tuple[Tensor, Tensor | None]:
+        """The logarithms of weights that are not normalised, and if it is to be kept the noise they were drawn with.
 
         In place of a noise, Gamma draws have the derivative of their logarithm by that of the concentration."""
         noise, logits = None, self.scores
@@ -156,13 +159,21 @@ class _Chunk:
             logits, noise = gamma.draw(self._noise(first_example), self._log_concentration())
         elif self.call.noise != "none":
             assert self.call.noise_scale is not None
-            source = self._noise(first_example)
+            source, scale = self._noise(first_example), self._rows(self.call.noise_scale)
             noise = source.normal(logits) if self.call.noise == "normal" else source.log_exponential(logits)
-            logits = torch.addcmul(logits, noise, self._rows(self.call.noise_scale))
-        logits = self._masked(logits, float("-inf"))
-        total = logits.logsumexp(-1) if total is None else total
+            logits = torch.addcmul(logits, noise, scale) if keep_noise else noise.mul_(scale).add_(logits)
+        return self._masked(logits, float("-inf")), noise
+
+    def weights(self, log_total: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The weights, and the noise they were drawn with, as of `logits`."""
+        logits, noise = self.logits(0, keep_noise=True)
+        if (
+            self.call.noise == "gamma"
+        ):  # the logarithms of the draws are large: their totals, rounded, would not normalise them
+            return self._fill(logits.softmax(-1), 0.0), noise
         # an empty row has NaN here, and every one of its pairs is blocked
-        return self._fill((logits - total.unsqueeze(-1)).exp_(), 0.0), noise, total
+        shares = logits - log_total if logits is self.scores else logits.sub_(log_total)
+        return self._fill(shares.exp_(), 0.0), noise
 
     def dropped(self, weights: Tensor, first_example: int) -> Tensor:
         """Weights, or a gradient of weights, after dropout."""
@@ -182,8 +193,9 @@ class _Chunk:
         """Total, first, second and exponentials, as in `RowSums`."""
         call, total, exponentials = self.call, None, None
         if call.wants_total:
-            total = self._masked(self.scores, float("-inf")).logsumexp(-1)
-            total = total.masked_fill(total == float("-inf"), 0.0)
+            shares, highest = _exponentials(self._masked(self.scores, float("-inf")))
+            total = (shares.sum(-1, keepdim=True).log_() + highest).squeeze(-1)
+            total = total.masked_fill_(total == float("-inf"), 0.0)
         if call.wants_exponentials:
             exponentials = self._sum(_exp_with_linear_tail(self.scores))
         if call.statistics == "nothing":
@@ -260,6 +272,15 @@ class _Chunk:
         return None if of_log_share is None else self._fill(of_log_share, 0.0)
 
 
+def _exponentials(logits: Tensor, in_place: bool = False) -> tuple[Tensor, Tensor]:
+    """exp(logits - highest), and the highest logit of each row: 0 where there is none."""
+    if logits.shape[-1] == 0:
+        return logits, logits.new_zeros(*logits.shape[:-1], 1)
+    highest = logits.amax(-1, keepdim=True)
+    highest.masked_fill_(highest == float("-inf"), 0.0)
+    return (logits.sub_(highest) if in_place else logits - highest).exp_(), highest
+
+
 def _exp_with_linear_tail(x: Tensor, limit: float = 60.0) -> Tensor:
     return x.clamp_max(limit).exp() * (1.0 + (x - limit).clamp_min(0.0))
 
@@ -271,11 +292,16 @@ def _chunks(call: Call) -> Iterator[_Chunk]:
     elements = CHUNK_ELEMENTS if call.query.device.type == "cpu" else GPU_CHUNK_ELEMENTS
     rows = min(queries, max(LEAST_QUERIES, elements // keys))
     together = min(call.key.shape[1], max(1, elements // (keys * rows * call.groups))) * call.groups
+    noise = None
+    if call.seed is not None:
+        noise = CounterNoise(call.seed, call.generator)  # pyright: ignore[reportArgumentType]
+        noise.prepare(call.samples * batch, heads, queries, call.query.device)
     for example in range(batch):
         for head in range(0, heads, together):
             for start in range(0, queries, rows):
                 yield _Chunk(
                     call,
+                    noise,
                     slice(example, example + 1),
                     slice(head, min(head + together, heads)),
                     slice(start, min(start + rows, queries)),

@@ -34,9 +34,14 @@ def hash_words(seed, example, head, query, block):
     first, second, _, _ = tl.philox(seed, tl.full(query.shape, ROW_COUNTER, tl.uint32), query, head, example)
     key = (tl.arange(0, BLOCK) + block * BLOCK).to(tl.uint32) * 0x9E3779B1
     mixed = key[None, :] ^ first[:, None]
-    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) ^ second[:, None]
-    mixed = (mixed ^ (mixed >> 13)) * 0xC2B2AE35
-    return mixed ^ (mixed >> 16)
+    mixed = ((mixed ^ shifted(mixed, 16)) * 0x85EBCA6B) ^ second[:, None]
+    return (mixed ^ shifted(mixed, 13)) * 0xC2B2AE35
+
+
+@triton.jit
+def shifted(words, by: tl.constexpr):
+    """To the right, with copies of the sign."""
+    return (words.to(tl.int32, bitcast=True) >> by).to(tl.uint32, bitcast=True)
 
 
 @triton.jit

@@ -12,6 +12,7 @@ One Philox call makes four words, so keys come in blocks of 64: word w of counte
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Literal
 
@@ -45,13 +46,20 @@ def draw_seed(generator: torch.Generator | None = None) -> Tensor:
 def philox(c0: Tensor, c1: Tensor, c2: Tensor, c3: Tensor, k0: Tensor, k1: Tensor) -> tuple[Tensor, ...]:
     """Philox4x32-10 of int64 tensors that hold 32-bit words; they broadcast against each other.
 
-    The low words of a product are left unmasked until they are used: a xor passes on their low 32 bits all the same.
+    The low words of a product are left unmasked until they are used: a xor passes on their low 32 bits all the same. After four
+    rounds every word has the full shape and memory of its own: the other rounds are done in place.
     """
-    for _ in range(10):
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = ((p1 >> 32) ^ c1 ^ k0) & _MASK, p1, ((p0 >> 32) ^ c3 ^ k1) & _MASK, p0
+    for done in range(10):
+        if done < 4:
+            p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+            c0, c1, c2, c3 = ((p1 >> 32) ^ (c1 ^ k0)) & _MASK, p1, ((p0 >> 32) ^ (c3 ^ k1)) & _MASK, p0
+        else:
+            p0, p1 = c0.mul_(_MULTIPLIERS[0]), c2.mul_(_MULTIPLIERS[1])
+            c1.bitwise_xor_(p1 >> 32).bitwise_xor_(k0).bitwise_and_(_MASK)
+            c3.bitwise_xor_(p0 >> 32).bitwise_xor_(k1).bitwise_and_(_MASK)
+            c0, c1, c2, c3 = c1, p1, c3, p0
         k0, k1 = (k0 + _WEYL[0]) & _MASK, (k1 + _WEYL[1]) & _MASK
-    return c0, c1 & _MASK, c2, c3 & _MASK
+    return c0, c1.bitwise_and_(_MASK), c2, c3.bitwise_and_(_MASK)
 
 
 class CounterNoise:
@@ -83,29 +91,63 @@ class CounterNoise:
         self.first_query = first_query
         self.first_example = first_example
         self.first_head = first_head
+        self._extent: tuple[int, int, int, torch.device] | None = None
+        self._prepared: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def starting(self, first_example: int, first_head: int, first_query: int) -> CounterNoise:
+        """The same noise from another place on."""
+        part = copy.copy(self)
+        part.first_example, part.first_head, part.first_query = first_example, first_head, first_query
+        return part
+
+    def prepare(self, examples: int, heads: int, queries: int, device: torch.device) -> None:
+        """From now on, what belongs to whole rows is made once for all parts of a tensor of this size."""
+        self._extent = (examples, heads, queries, device)
+        self._prepared = {}
 
     def bits(self, like: Tensor, stream: int = WEIGHTS) -> Tensor:
-        """23 random bits for each pair of `like`, [batch, heads, query, blocks, 4, 16]: keys padded to whole blocks."""
+        """23 random bits for each pair of `like`, int32 [batch, heads, query, blocks, 4, 16]: keys padded to whole blocks."""
         batch, heads, queries, keys = like.shape
         blocks = -(-keys // BLOCK)
-        device = like.device
+        shape = (batch, heads, queries, blocks, 4, 16)
+        if self.generator == "philox":
+            counter = torch.arange(blocks * 16, device=like.device)
+            words = self._philox(counter, batch, heads, queries, stream)
+            upper = [word.bitwise_right_shift_(9).to(torch.int32) for word in words]
+            lanes = [word.expand(*shape[:3], -1).unflatten(-1, (blocks, 16)) for word in upper]
+            return torch.stack(lanes, -2)
+        first, second = self._row_words(batch, heads, queries, like.device, stream)
+        key = _as_int32(torch.arange(blocks * BLOCK, device=like.device) * 0x9E3779B1)
+        return _hash_bits(key, first, second).view(shape)
+
+    def _philox(self, counter: Tensor, batch: int, heads: int, queries: int, stream: int) -> tuple[Tensor, ...]:
+        device = counter.device
         seed = self.seed.to(device)
-        k0, k1 = seed & _MASK, (seed >> 32) & _MASK
         query = torch.arange(self.first_query, self.first_query + queries, device=device).view(-1, 1)
         head = torch.arange(self.first_head, self.first_head + heads, device=device).view(-1, 1, 1)
         example = (torch.arange(batch, device=device) + (self.first_example + (stream << 24))).view(-1, 1, 1, 1)
-        shape = (batch, heads, queries, blocks, 4, 16)
-        if self.generator == "philox":
-            counter = torch.arange(blocks * 16, device=device)
-            words = [
-                word.expand(*shape[:3], -1).unflatten(-1, (blocks, 16))
-                for word in philox(counter, query, head, example, k0, k1)
-            ]
-            return torch.stack(words, -2) >> 9
-        rows = philox(torch.full((1,), _ROW_COUNTER, device=device), query, head, example, k0, k1)
-        first, second = (_as_int32(word) for word in rows[:2])
-        key = _as_int32(torch.arange(blocks * BLOCK, device=device) * 0x9E3779B1)
-        return _hash_bits(key, first, second).view(shape)
+        return philox(counter, query, head, example, seed & _MASK, (seed >> 32) & _MASK)
+
+    def _row_words(
+        self, batch: int, heads: int, queries: int, device: torch.device, stream: int
+    ) -> tuple[Tensor, Tensor]:
+        """The two words of each row that "hash" takes."""
+        if self._extent is None:
+            words = self._philox(torch.full((1,), _ROW_COUNTER, device=device), batch, heads, queries, stream)
+            return _as_int32(words[0]), _as_int32(words[1])
+        if stream not in self._prepared:
+            whole = CounterNoise(self.seed, self.generator)
+            self._prepared[stream] = whole._row_words(*self._extent, stream)
+        places = [
+            slice(start, start + size)
+            for start, size in (
+                (self.first_example, batch),
+                (self.first_head, heads),
+                (self.first_query, queries),
+            )
+        ]
+        first, second = self._prepared[stream]
+        return first[tuple(places)], second[tuple(places)]
 
     def bits_at(self, places: Places, stream: int) -> Tensor:
         """`bits` of a list of pairs."""
@@ -115,7 +157,7 @@ class CounterNoise:
         rest = (query + self.first_query, head, example, seed & _MASK, (seed >> 32) & _MASK)
         if self.generator == "philox":
             words = torch.stack(philox(key // BLOCK * 16 + key % 16, *rest))
-            return words.gather(0, (key // 16 % 4).unsqueeze(0)).squeeze(0) >> 9
+            return (words.gather(0, (key // 16 % 4).unsqueeze(0)).squeeze(0) >> 9).to(torch.int32)
         rows = philox(torch.full_like(key, _ROW_COUNTER), *rest)
         return _hash_bits(_as_int32(key * 0x9E3779B1), _as_int32(rows[0]), _as_int32(rows[1]))
 
@@ -167,9 +209,10 @@ def _as_uniform(bits: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _hash_bits(key: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """In place where it can: this is done for every pair, and memory is what it costs."""
-    mixed = _xorshift_(key ^ first, 16).mul_(_signed(0x85EBCA6B)).bitwise_xor_(second)
-    mixed = _xorshift_(_xorshift_(mixed, 13).mul_(_signed(0xC2B2AE35)), 16)
+    """In place where it can: this is done for every pair. Shifts copy the sign, which torch has no cheaper way to avoid."""
+    mixed = key ^ first
+    mixed.bitwise_xor_(mixed >> 16).mul_(_signed(0x85EBCA6B)).bitwise_xor_(second)
+    mixed.bitwise_xor_(mixed >> 13).mul_(_signed(0xC2B2AE35))
     return mixed.bitwise_right_shift_(9).bitwise_and_(0x7FFFFF)
 
 
@@ -180,7 +223,3 @@ def _signed(word: int) -> int:
 def _as_int32(words: Tensor) -> Tensor:
     """Words of 32 bits in int64 as int32 of the same bits."""
     return (((words & _MASK) ^ 0x80000000) - 0x80000000).to(torch.int32)
-
-
-def _xorshift_(words: Tensor, shift: int) -> Tensor:
-    return words.bitwise_xor_((words >> shift).bitwise_and_((1 << (32 - shift)) - 1))

@@ -160,9 +160,8 @@ struct NoiseBlock {
     inline void hash_words(const NoiseRow& row, float* words) const {
         for (int i = 0; i < VECTORS; i++) {
             WordVector word = *reinterpret_cast<const WordVector*>(hashed + i * WIDTH) ^ row.first;
-            word = ((word ^ (word >> 16)) * 0x85EBCA6Bu) ^ row.second;
-            word = (word ^ (word >> 13)) * 0xC2B2AE35u;
-            word = word ^ (word >> 16);
+            word = ((word ^ (WordVector)((IntVector)word >> 16)) * 0x85EBCA6Bu) ^ row.second;
+            word = (word ^ (WordVector)((IntVector)word >> 13)) * 0xC2B2AE35u;
             *reinterpret_cast<WordVector*>(words + i * WIDTH) = word;
         }
     }
