@@ -1,6 +1,6 @@
 """Bayesian attention against `F.scaled_dot_product_attention`, in ratios of one run.
 
-    python benchmarks/attention.py [--parts sizes long …] [--quick] [--output results/attention_benchmark.json]
+    python benchmarks/attention.py [--parts sizes 4096 …] [--quick] [--output results/attention_benchmark.json]
 
 Each part takes a few minutes and replaces its own figures in the file of results. The clock is the wall's, with two threads, on a machine
 that does nothing else; `--processor-time` takes the time of the processor with one thread, which other programs disturb less. Every
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,11 @@ from bayesattn.distributions import EULER_GAMMA
 
 HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
 clock: Callable[[], float] = time.perf_counter
+SHORT = 0.1
+"""Seconds below which a run is done twice."""
 SIZES = [(8, 128), (4, 512), (2, 1024), (1, 2048)]
-LONG = [(1, 4096), (1, 8192), (1, 16384)]
-"""Methods that store n × n are left out here: they take 1 GiB at 2048, 4 at 4096."""
+LONG = [4096, 8192, 16384]
+"""Lengths of one example, a part each: they take minutes. Methods that store n × n are left out: they take 1 GiB at 2048, 4 at 4096."""
 
 
 def sdpa(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,13 +105,20 @@ def one_pass(method: Callable[..., tuple[Tensor, Tensor]], tensors: tuple[Tensor
     return clock() - start
 
 
-def interleaved(runs: dict[str, Callable[[], float]], repeats: int, peer: str) -> dict[str, dict[str, float]]:
-    """Median seconds, and median ratio to the peer of the same turn; the first turn warms up."""
+def interleaved(
+    runs: dict[str, Callable[[], float]], repeats: int, peer: str, warm_up: bool = True
+) -> dict[str, dict[str, float]]:
+    """Median seconds, and median ratio to the peer of the same turn; a turn before them warms up.
+
+    What is short is run twice in a turn, and the second time counts: none pays for what another left in the caches.
+    """
     taken: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(repeats + 1):
+    for turn in range(repeats + warm_up):
         for name, run in runs.items():
             seconds = run()
-            if turn:
+            if seconds < SHORT:
+                seconds = run()
+            if turn >= warm_up:
                 taken[name].append(seconds)
     return {
         name: {
@@ -125,15 +135,17 @@ def sizes(quick: bool) -> list[dict[str, Any]]:
     return [at_size(every, batch, length, 3 if quick else 7) for batch, length in (SIZES[:2] if quick else SIZES)]
 
 
-def long(quick: bool) -> list[dict[str, Any]]:
-    """The same for long sequences, by the methods whose memory is linear in the length."""
+def long(quick: bool, length: int) -> list[dict[str, Any]]:
+    """The same for a long sequence, by the methods whose memory is linear in the length."""
     every = {name: method for name, method in methods(compiled=False).items() if name != "naive"}
-    return [
-        at_size(every, batch, length, max(1, 3 * 4096 // length)) for batch, length in ([(1, 1024)] if quick else LONG)
-    ]
+    for method in every.values():
+        one_pass(method, inputs(1, 128), True)
+    return [at_size(every, 1, 512 if quick else length, max(1, 3 * 4096 // length), warm_up=length <= 4096)]
 
 
-def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repeats: int) -> dict[str, Any]:
+def at_size(
+    every: dict[str, Callable[..., Any]], batch: int, length: int, repeats: int, warm_up: bool = True
+) -> dict[str, Any]:
     tensors = inputs(batch, length)
     row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
     for kind in ("forward", "training step"):
@@ -141,7 +153,7 @@ def at_size(every: dict[str, Callable[..., Any]], batch: int, length: int, repea
             name: (lambda m=method, kind=kind: one_pass(m, tensors, kind != "forward"))
             for name, method in every.items()
         }
-        row[kind] = interleaved(runs, repeats, "sdpa")
+        row[kind] = interleaved(runs, repeats, "sdpa", warm_up)
         show(f"{batch} x {length}, {kind}", row[kind])
     row["extra MiB"] = {name: extra_memory(name, batch, length) for name in every if "compiled" not in name}
     print("   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True)
@@ -203,6 +215,14 @@ def shared_samples(quick: bool) -> list[dict[str, Any]]:
                     F.scaled_dot_product_attention(*tensors)
                 return clock() - start
 
+            def kept_calls(count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v)) -> float:
+                """All samples are there at the end, as `native` leaves them: fresh memory for each."""
+                start = clock()
+                outputs = [F.scaled_dot_product_attention(*tensors) for _ in range(count)]
+                seconds = clock() - start
+                del outputs
+                return seconds
+
             def native(
                 noise: str, count: int = samples, tensors: tuple[Tensor, ...] = (q, k, v), scale: Tensor = scale
             ) -> float:
@@ -215,6 +235,7 @@ def shared_samples(quick: bool) -> list[dict[str, Any]]:
 
             runs: dict[str, Callable[[], float]] = {
                 "sdpa": sdpa_calls,
+                "sdpa, all outputs kept": kept_calls,
                 "native": lambda native=native: native("philox"),
                 "native, hash": lambda native=native: native("hash"),
             }
@@ -306,7 +327,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    every = [row for part in ("sizes", "long") if part in results for row in results[part]["figures"]]
+    every = [row for part in ("sizes", *map(str, LONG)) if part in results for row in results[part]["figures"]]
     samples = results["samples"]["figures"] if "samples" in results else []
     panels = [panel for panel, rows in ((_plot_time, every), (_plot_memory, every), (_plot_samples, samples)) if rows]
     if not panels:
@@ -389,7 +410,7 @@ def main() -> None:
 
 PARTS: dict[str, Callable[[bool], Any]] = {
     "sizes": sizes,
-    "long": long,
+    **{str(length): partial(long, length=length) for length in LONG},
     "small": small,
     "posteriors": posteriors,
     "samples": shared_samples,

@@ -53,6 +53,8 @@ class Masks(NamedTuple):
             pairs = self.pairs(like.device)
             return pairs.expand(*pairs.shape[:3], self.keys).sum(-1).to(like.dtype)
         of_keys = self._of_keys(like.device)
+        if of_keys is None and not self.causal:
+            return like.new_full((1, 1, 1), self.keys)
         if of_keys is None:
             of_keys = torch.ones(1, 1, self.keys, dtype=torch.bool, device=like.device)
         if self.causal:
