@@ -127,3 +127,22 @@ add(
         variants=SCALES,
     )
 )
+
+STARTS = {
+    "as in the thesis": Variant("vi-gaussian", {}),
+    **{f"{scale:g}": Variant("vi-gaussian", {"initial_scale": scale}) for scale in (0.01, 0.1, 0.5)},
+}
+
+add(
+    Table(
+        name="vi-start",
+        title="Gaussian mean-field weights, by the scale that they start with: does a posterior that starts wide end elsewhere?",
+        source="ours; the thesis starts at softplus(-7) = 0.0009",
+        datasets=tuple(dataset for dataset in ALL_TASKS if dataset.label in ("M1", "M2", "POS")),
+        methods=tuple(STARTS),
+        published_file=None,
+        budgets=BUDGETS,
+        reference="as in the thesis",
+        variants=STARTS,
+    )
+)

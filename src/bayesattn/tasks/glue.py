@@ -103,9 +103,13 @@ class GlueTask(Task):
         inputs, labels = splits.test
         prediction = predict(inputs)
         if isinstance(prediction, GaussianPrediction):
-            return _of_regression(prediction, labels)
-        assert isinstance(prediction, CategoricalPrediction)
-        return _of_classes(prediction, labels, self.name)
+            found = _of_regression(prediction, labels)
+        else:
+            assert isinstance(prediction, CategoricalPrediction)
+            found = _of_classes(prediction, labels, self.name)
+        held_out, held_labels = splits.validation
+        found.metrics["validation_nll"] = -predict(held_out).log_prob(held_labels).mean().item()
+        return found
 
     def _path(self) -> str:
         return str(minilm()) if self.options.model == MINILM else self.options.model
