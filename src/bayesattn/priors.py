@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from bayesattn import checks
 from bayesattn.annotations import Float
 from bayesattn.configurable import Configurable, register
-from bayesattn.distributions import log_gamma_function
+from bayesattn.formulas import log_gamma_function
 from bayesattn.kernels.form import RowSums, Statistics
 from bayesattn.precision import compute_dtype, linear_in_dtype_of, to_compute
 from bayesattn.rows import Rows

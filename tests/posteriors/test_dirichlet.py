@@ -124,7 +124,7 @@ def test_the_thesis_starts_at_the_kl_of_the_sheet() -> None:
 
 def test_multi_gamma_is_the_sheets_value_and_its_identity_holds() -> None:
     q, p = torch.tensor([[2.0, 0.5, 1.5]]).double(), torch.tensor([[0.5, 1.0, 3.0]]).double()
-    from bayesattn.distributions import gamma_kl
+    from bayesattn.formulas import gamma_kl
 
     multi = gamma_kl(q.log(), p.log()).sum(-1)
     dirichlet = torch.distributions.kl_divergence(TorchDirichlet(q), TorchDirichlet(p))

@@ -14,7 +14,8 @@ from bayesattn.alignment.base import Alignment, Objective, without_padding
 from bayesattn.alignment.mixture import Mixture
 from bayesattn.annotations import Bool, Float
 from bayesattn.configurable import register
-from bayesattn.distributions import gamma_kl, log_gamma_rsample
+from bayesattn.distributions import log_gamma_rsample
+from bayesattn.formulas import gamma_kl
 from bayesattn.latents import current_generator
 from bayesattn.precision import to_compute
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from bayesattn.formulas import SMALLEST_LOG_CONCENTRATION, exp_with_linear_tail, gamma_kl
 from bayesattn.kernels import gamma
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
 from bayesattn.kernels.noise import CounterNoise
 
 CHUNK_ELEMENTS = 1 << 19
@@ -197,17 +197,15 @@ class _Chunk:
             total = (shares.sum(-1, keepdim=True).log_() + highest).squeeze(-1)
             total = total.masked_fill_(total == float("-inf"), 0.0)
         if call.wants_exponentials:
-            exponentials = self._sum(_exp_with_linear_tail(self.scores))
+            exponentials = self._sum(exp_with_linear_tail(self.scores))
         if call.statistics == "nothing":
             return total, None, None, exponentials
         if call.statistics == "sum":
             return total, self._sum(self.scores), None, exponentials
         if call.statistics == "gamma":
-            log_q, log_p = self._log_concentration(), call.log_concentration
-            q, p = log_q.exp(), math.exp(log_p)
-            normaliser = math.lgamma(p + 1.0) - log_p - 1.0 - torch.lgamma(q + 1.0) + log_q
-            divergence = normaliser + (q - p) * torch.digamma(q + 1.0) + (log_p - log_q).exp()
-            return total, self._sum(divergence), self._sum(q), exponentials
+            log_q = self._log_concentration()
+            divergence = gamma_kl(log_q, log_q.new_full((), call.log_concentration))
+            return total, self._sum(divergence), self._sum(log_q.exp()), exponentials
         if call.statistics == "shares":
             log_share, _ = self._prior()
             log_alpha = log_share + call.log_concentration
@@ -279,10 +277,6 @@ def _exponentials(logits: Tensor, in_place: bool = False) -> tuple[Tensor, Tenso
     highest = logits.amax(-1, keepdim=True)
     highest.masked_fill_(highest == float("-inf"), 0.0)
     return (logits.sub_(highest) if in_place else logits - highest).exp_(), highest
-
-
-def _exp_with_linear_tail(x: Tensor, limit: float = 60.0) -> Tensor:
-    return x.clamp_max(limit).exp() * (1.0 + (x - limit).clamp_min(0.0))
 
 
 def _chunks(call: Call) -> Iterator[_Chunk]:

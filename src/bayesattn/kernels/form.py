@@ -6,7 +6,6 @@ returning a `FusedForm` from `Posterior.fused_form`. It then runs on every backe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -20,8 +19,6 @@ Statistics = Literal["nothing", "sum", "shares", "squares", "squares_log", "squa
 
 NOISES: tuple[Noise, ...] = ("none", "log_exponential", "normal", "gamma")
 STATISTICS: tuple[Statistics, ...] = ("nothing", "sum", "shares", "squares", "squares_log", "squares_share", "gamma")
-SMALLEST_LOG_CONCENTRATION = math.log(1e-20)
-"""Concentrations of Gamma draws below this are treated as this: the draws' logarithms and their gradients stay finite."""
 
 
 class RowSums(NamedTuple):

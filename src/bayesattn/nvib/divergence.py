@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bayesattn.annotations import Float
-from bayesattn.distributions import exp_with_linear_tail, log_gamma_function
+from bayesattn.formulas import exp_with_linear_tail, log_gamma_function
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.prior import conditional_log_alpha
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import approximate_log_gamma_rsample, gamma_kl, log_gamma_rsample
+from bayesattn.distributions import approximate_log_gamma_rsample, log_gamma_rsample
+from bayesattn.formulas import SMALLEST_LOG_CONCENTRATION, gamma_kl
 from bayesattn.kernels import CounterNoise, FusedForm, RowSums
-from bayesattn.kernels.form import SMALLEST_LOG_CONCENTRATION
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.learned import THESIS_START, PerHead, learned_positive
 from bayesattn.precision import to_compute

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import square_with_linear_tail, standard_normal
+from bayesattn.distributions import standard_normal
+from bayesattn.formulas import square_with_linear_tail
 from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
 from bayesattn.priors import LogNormalFamily, LogNormalPrior

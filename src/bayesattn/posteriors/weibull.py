@@ -10,7 +10,8 @@ from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
-from bayesattn.distributions import EULER_GAMMA, exp_with_linear_tail, log_exponential, log_gamma_function
+from bayesattn.distributions import log_exponential
+from bayesattn.formulas import EULER_GAMMA, exp_with_linear_tail, log_gamma_function
 from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
 from bayesattn.priors import GammaFamily, GammaPrior
