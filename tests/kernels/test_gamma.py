@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import gamma_fit
 import numpy as np
 import pytest
 import torch
@@ -84,6 +85,12 @@ def test_the_slope_is_that_of_the_quantiles(concentration: float, dtype: torch.d
     found = gamma.log_slope(a.to(dtype), root.to(dtype), log_boosted.to(dtype)).double()
     expected = torch.from_numpy(quantile_slope(concentration + 1.0, log_boosted.exp().numpy()))
     assert (found / expected - 1.0).abs().max() < 1e-5
+
+
+def test_the_correction_is_its_fit() -> None:
+    a, v, _ = gamma_fit.samples()
+    ours, anew = (gamma_fit.polynomial(a, v, np.array(values)) for values in (gamma.CORRECTION, gamma_fit.fitted()))
+    assert np.abs(ours - anew).max() < 1e-7
 
 
 def test_the_gradient_of_a_mean_is_that_of_the_law() -> None:
