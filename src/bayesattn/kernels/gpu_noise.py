@@ -39,7 +39,7 @@ def hash_words(seed, example, head, query, block):
 
 
 @triton.jit
-def shifted(words, by: tl.constexpr):
+def shifted(words, by):
     """To the right, with copies of the sign."""
     return (words.to(tl.int32, bitcast=True) >> by).to(tl.uint32, bitcast=True)
 

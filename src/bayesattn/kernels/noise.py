@@ -87,7 +87,7 @@ class CounterNoise:
         first_head: int = 0,
     ):
         self.seed = seed
-        self.generator = generator
+        self.generator: NoiseGenerator = generator
         self.first_query = first_query
         self.first_example = first_example
         self.first_head = first_head
