@@ -129,9 +129,7 @@ add(
     )
 )
 
-STARTS = {
-    f"{scale:.1g}": Variant("vi-gaussian", {"initial_scale": scale}) for scale in (THESIS_START, 0.01, 0.1, 0.5)
-}
+STARTS = {f"{scale:.1g}": Variant("vi-gaussian", {"initial_scale": scale}) for scale in (THESIS_START, 0.01, 0.1, 0.5)}
 
 add(
     Table(
