@@ -84,13 +84,15 @@ def test_similarity_is_a_regression_with_intervals(encoder: Path, tmp_path: Path
 def test_figures_of_known_classes() -> None:
     labels = torch.tensor([1, 1, 0, 0, 1, 0])
     logits = torch.tensor([[0.0, 3], [0, 2], [2, 0], [0, 1], [0, 4], [5, 0]])  # the fourth is wrong, and the least sure
-    splits = Splits(EMPTY, EMPTY, (torch.zeros(6), labels))
+    examples = (torch.zeros(6), labels)
+    splits = Splits(EMPTY, examples, examples)
 
     def found(name: str) -> Evaluation:
         return TASKS.create(name).evaluate(lambda inputs: ba.CategoricalPrediction(logits[None]), splits)
 
     cola = found("cola").metrics
     assert cola["accuracy"] == pytest.approx(5 / 6)
+    assert cola["validation_nll"] == pytest.approx(cola["nll"])
     assert cola["score"] == pytest.approx((3 * 2 - 1 * 0) / (4 * 3 * 2 * 3) ** 0.5)  # Matthews
     assert cola["aurc"] == pytest.approx((1 / 6) / 6)
     assert cola["pavpu_0.05"] == pytest.approx(cola["accuracy"])
@@ -103,8 +105,10 @@ def test_figures_of_a_known_regression() -> None:
     values = 5 * torch.rand(4000)
     scales = torch.full((1, 4000), 0.5)
     means = values + 0.5 * torch.randn(4000)
-    splits = Splits(EMPTY, EMPTY, (torch.zeros(4000), values))
+    examples = (torch.zeros(4000), values)
+    splits = Splits(EMPTY, examples, examples)
     found = TASKS.create("stsb").evaluate(lambda inputs: ba.GaussianPrediction(means[None], scales), splits).metrics
+    assert found["validation_nll"] == pytest.approx(found["nll"])
     assert found["coverage_0.9"] == pytest.approx(0.9, abs=0.02)
     assert found["coverage_0.5"] == pytest.approx(0.5, abs=0.03)
     assert found["width_0.9"] == pytest.approx(2 * 1.645 * 0.5, rel=1e-3)
