@@ -17,6 +17,12 @@ def test_generated_cases_behave() -> None:
     assert tally.tried == 400
 
 
+@pytest.mark.parametrize("number", [514760, 520056, 521477])
+def test_a_sharpness_too_small_for_its_inverse_has_gradients(number: int) -> None:
+    """Scores in the millions take a computed sharpness below 1e-20, whose inverse times a weight's is beyond float32."""
+    check(Case.of(number))
+
+
 def test_every_axis_is_varied() -> None:
     cases = [Case.of(number) for number in range(3000)]
     for axis in ("way", "mode", "mask", "dtype", "backend", "posterior", "keys", "queries"):

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bayesattn import checks
 from bayesattn.configurable import register
@@ -14,7 +14,7 @@ from bayesattn.distributions import approximate_log_gamma_rsample, log_gamma_rsa
 from bayesattn.formulas import SMALLEST_LOG_CONCENTRATION, gamma_kl
 from bayesattn.kernels import CounterNoise, FusedForm, RowSums
 from bayesattn.posteriors.base import Posterior
-from bayesattn.posteriors.learned import THESIS_START, PerHead, learned_positive
+from bayesattn.posteriors.learned import THESIS_START, LearnedPositive, PerHead, learned_positive
 from bayesattn.precision import to_compute
 from bayesattn.rows import Rows
 
@@ -67,7 +67,7 @@ class Dirichlet(Posterior):
         self.approximate = approximate
         self.kl_form = checks.one_of("kl_form", kl_form, ("multi-gamma", "dirichlet"))
         self.hidden = checks.whole("hidden", hidden)
-        self.sharpness: nn.Module | None = None
+        self.sharpness: LearnedPositive | None = None
 
     @classmethod
     def thesis(cls, max_len: int, data_dependent: bool = False, approximate: bool = False) -> Dirichlet:
@@ -97,7 +97,7 @@ class Dirichlet(Posterior):
     def log_concentration(self, scores: Tensor, rows: Rows) -> Tensor:
         """log alpha of each pair."""
         assert self.sharpness is not None  # check_bound() has said so
-        log_sharpness = self.sharpness(scores, rows).log()
+        log_sharpness = self.sharpness.log(scores, rows)
         log_alpha = rows.to_pairs(log_sharpness) + rows.log_softmax(scores)
         return log_alpha.clamp_min(SMALLEST_LOG_CONCENTRATION)
 
@@ -122,7 +122,7 @@ class Dirichlet(Posterior):
         return FusedForm(
             kl=self._kl_of_rows,
             noise="gamma",
-            scale=self.sharpness.values(to_compute(keys)).log().view(-1, 1),
+            scale=self.sharpness.log_values(to_compute(keys)).view(-1, 1),
             statistics="gamma",
             log_concentration=math.log(self.prior_concentration),
         )

@@ -6,6 +6,7 @@ The thesis (Cinquin 2021) ties them to positions, so that a longest length must 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +17,8 @@ from bayesattn.rows import DenseRows, Rows
 
 THESIS_START = math.log1p(math.exp(-7.0))
 """softplus(-7): where the thesis starts every learned positive quantity."""
+SAME_LOG = -40.0
+"""Below it, log softplus(x) is x to the last digit of float64."""
 
 
 def raw_of(value: float) -> float:
@@ -32,26 +35,55 @@ def _positive(raw: Tensor, like: Tensor) -> Tensor:
     return F.softplus(to_compute(raw, like.dtype)).clamp_min(torch.finfo(like.dtype).tiny)
 
 
-class PerHead(nn.Module):
+def log_softplus(raw: Tensor) -> Tensor:
+    """log softplus(raw), which is raw itself far below 0: there the gradient of the logarithm alone, 1 / softplus, would overflow.
+
+    >>> import torch
+    >>> log_softplus(torch.tensor([-1e5, -50.0, 1.0]))
+    tensor([-1.0000e+05, -5.0000e+01,  2.7251e-01])
+    """
+    return torch.where(raw < SAME_LOG, raw, F.softplus(raw.clamp_min(SAME_LOG)).log())
+
+
+class LearnedPositive(nn.Module):
+    """The softplus of something that is learned: a positive value for each pair, or each row; or the logarithm of it."""
+
+    @abstractmethod
+    def raw_values(self, scores: Tensor, rows: Rows) -> Tensor:
+        """What the softplus is taken of, in the dtype of the scores."""
+
+    def forward(self, scores: Tensor, rows: Rows) -> Tensor:
+        return _positive(self.raw_values(scores, rows), scores)
+
+    def log(self, scores: Tensor, rows: Rows) -> Tensor:
+        """The logarithms, with gradients that stay finite however small the values."""
+        return log_softplus(self.raw_values(scores, rows))
+
+
+class PerHead(LearnedPositive):
     """One positive number for each head: [heads], broadcast against pairs (or rows)."""
 
     def __init__(self, num_heads: int, start: float):
         super().__init__()
         self.raw = _scattered((num_heads,), start)
 
-    def forward(self, scores: Tensor, rows: Rows) -> Tensor:
+    def raw_values(self, scores: Tensor, rows: Rows) -> Tensor:
         if scores.shape[1] != self.raw.shape[0]:
             raise ValueError(
                 f"The posterior was bound with num_heads={self.raw.shape[0]}, the scores have {scores.shape[1]} heads: bind it again."
             )
-        return rows.heads_to_pairs(self.values(scores))
+        return rows.heads_to_pairs(to_compute(self.raw, scores.dtype))
 
     def values(self, like: Tensor) -> Tensor:
         """[heads], in the dtype of `like`."""
         return _positive(self.raw, like)
 
+    def log_values(self, like: Tensor) -> Tensor:
+        """Their logarithms."""
+        return log_softplus(to_compute(self.raw, like.dtype))
 
-class PerPosition(nn.Module):
+
+class PerPosition(LearnedPositive):
     """The thesis's free parameters: one for each (query, key) position, or with `rows_only` one for each query position."""
 
     def __init__(self, num_heads: int, max_len: int, start: float, rows_only: bool):
@@ -59,12 +91,12 @@ class PerPosition(nn.Module):
         self.max_len = max_len
         self.raw = _scattered((num_heads, max_len, 1 if rows_only else max_len), start)
 
-    def forward(self, scores: Tensor, rows: Rows) -> Tensor:
+    def raw_values(self, scores: Tensor, rows: Rows) -> Tensor:
         query, key = _dense_lengths(scores, rows, self.max_len)
-        return _positive(self.raw[:, :query, :key], scores)
+        return to_compute(self.raw[:, :query, :key], scores.dtype)
 
 
-class FromEntry(nn.Module):
+class FromEntry(LearnedPositive):
     """Data-dependent and free of any length (our own form): a network on each log weight and its row's statistics.
 
     Features of pair (i, j): log softmax(scores)_ij, the entropy of row i, the log of its number of keys. With `rows_only`,
@@ -77,7 +109,7 @@ class FromEntry(nn.Module):
         self.inner = nn.Linear(3, hidden)
         self.outer = _near_constant(nn.Linear(hidden, 1), start)
 
-    def forward(self, scores: Tensor, rows: Rows) -> Tensor:
+    def raw_values(self, scores: Tensor, rows: Rows) -> Tensor:
         log_weights = rows.log_softmax(scores).clamp_min(-30.0)
         weights = log_weights.exp()
         entropy = -rows.sum(weights * log_weights)
@@ -86,10 +118,10 @@ class FromEntry(nn.Module):
             features = torch.broadcast_tensors(rows.sum(weights.square()), entropy, log_size)
         else:
             features = torch.broadcast_tensors(log_weights, rows.to_pairs(entropy), rows.to_pairs(log_size))
-        return _positive(_two_layers(torch.stack(features, -1), self.inner, self.outer).squeeze(-1), scores)
+        return _two_layers(torch.stack(features, -1), self.inner, self.outer).squeeze(-1)
 
 
-class FromRow(nn.Module):
+class FromRow(LearnedPositive):
     """Data-dependent as in the thesis: a network on the whole row of scores, masked entries 0, of width `max_len`."""
 
     def __init__(self, max_len: int, hidden: int, start: float, rows_only: bool):
@@ -98,15 +130,15 @@ class FromRow(nn.Module):
         self.inner = nn.Linear(max_len, hidden)
         self.outer = _near_constant(nn.Linear(hidden, 1 if rows_only else max_len), start)
 
-    def forward(self, scores: Tensor, rows: Rows) -> Tensor:
+    def raw_values(self, scores: Tensor, rows: Rows) -> Tensor:
         _, key = _dense_lengths(scores, rows, self.max_len)
         padded = F.pad(scores, (0, self.max_len - key))
-        return _positive(_two_layers(padded, self.inner, self.outer)[..., :key], scores)
+        return _two_layers(padded, self.inner, self.outer)[..., :key]
 
 
 def learned_positive(
     *, num_heads: int, start: float, max_len: int | None, data_dependent: bool, hidden: int, rows_only: bool
-) -> nn.Module:
+) -> LearnedPositive:
     """The module for these options: called with (scores, rows), it gives a positive value for each pair, or each row."""
     if data_dependent:
         if max_len is None:
