@@ -13,7 +13,8 @@ from image_files import archive, put_coco
 
 from bayesattn.data import flickr8k as flickr_data
 from bayesattn.data.files import DataError
-from bayesattn.data.subwords import PAD
+from bayesattn.data.subwords import PAD, UNKNOWN
+from bayesattn.models.captioner import Captioner
 from bayesattn.runs import configure, load_run, run
 from bayesattn.tasks import TASKS
 from bayesattn.tasks.captioning import CaptionTask, Described
@@ -46,6 +47,20 @@ def test_published_files_made_ready(published: Path) -> None:
     assert int((short.train[1] != PAD).sum(1).max()) == 4
     assert int((short.test[1] != PAD).sum(1).max()) == 6, "the test is whole"
     assert len(make(published, least=40).prepared.words) < len(prepared.words)
+
+
+def test_captions_are_of_known_words(published: Path) -> None:
+    """Also where the model would write none but the unknown one."""
+    task = make(published)
+    model = task.build(0.0).eval()
+    assert isinstance(model, Captioner)
+    with torch.no_grad():
+        model.vocabulary.bias[UNKNOWN] = 100.0
+    regions, mask = task.prepared.regions.of(torch.tensor([0]))
+    assert set(model.caption(regions, mask, width=1, max_length=4).best()[0]) == {UNKNOWN}
+    described = task.predict(model, (torch.arange(5),), 1)
+    for width in (1, 3):
+        assert not any(UNKNOWN in caption for caption in described.captions(width, 4))
 
 
 def test_figures_are_those_of_their_definitions(published: Path) -> None:

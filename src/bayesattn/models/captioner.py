@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -162,8 +162,9 @@ class Captioner(nn.Module):
         width: int = 5,
         max_length: int = 20,
         length_penalty: float = 0.0,
+        forbidden: Sequence[int] = (),
     ) -> Hypotheses:
-        """Captions by beam search; `width=1` is greedy."""
+        """Captions by beam search; `width=1` is greedy. Padding, the first token and those `forbidden` are never written."""
         checks.whole("width", width)
         image = self._encode(regions, mask).repeat(width)
         choose = self._choose(image)
@@ -181,7 +182,7 @@ class Captioner(nn.Module):
             eos=self.eos,
             max_length=max_length,
             length_penalty=length_penalty,
-            forbidden=(self.pad, self.bos),
+            forbidden=(self.pad, self.bos, *forbidden),
             device=regions.device,
         )
 

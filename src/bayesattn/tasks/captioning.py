@@ -17,7 +17,7 @@ from bayesattn.alignment import Objective, Soft
 from bayesattn.annotations import Float, Int, Shaped
 from bayesattn.data.captions import Captions
 from bayesattn.data.regions import Regions
-from bayesattn.data.subwords import BEGIN, END, PAD, padded, trimmed
+from bayesattn.data.subwords import BEGIN, END, PAD, UNKNOWN, padded, trimmed
 from bayesattn.data.vocabulary import Vocabulary
 from bayesattn.models.captioner import Captioner
 from bayesattn.posteriors import Posterior
@@ -92,10 +92,12 @@ class Described:
         self.variance = variance
 
     def captions(self, width: int, longest: int) -> list[list[int]]:
-        """The best caption of each image that a beam of this width finds; 1 is greedy."""
+        """The best caption of known words of each image that a beam of this width finds; 1 is greedy."""
         found = []
         for places in torch.arange(len(self.images)).split(AT_ONCE):
-            hypotheses = self.model.caption(*self._of(places), width=width, max_length=longest + 1)
+            hypotheses = self.model.caption(
+                *self._of(places), width=width, max_length=longest + 1, forbidden=(UNKNOWN,)
+            )
             found += hypotheses.best()
         return found
 
