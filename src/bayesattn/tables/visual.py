@@ -34,7 +34,11 @@ SMALL_QUESTIONS = Budget(
     training={"epochs": SMALL_EPOCHS["daquar"], "learning_rate": 5e-4},
     task_options={"test_examples": 1000, "dropout": SMALL_DROPOUT},
 )
-SMALL_CAPTIONS = Budget(seeds=2, training={"epochs": SMALL_EPOCHS["flickr8k"]}, task_options={"dim": 128})
+SMALL_CAPTIONS = Budget(
+    seeds=2,
+    training={"epochs": SMALL_EPOCHS["flickr8k"], "learning_rate": 4e-3},
+    task_options={"dim": 128},
+)
 """For one core and about two hours (bam-2, bam-7), one (bam-3) and a third of one (deng-1-vqa)."""
 
 
