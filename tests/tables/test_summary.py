@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from table_cases import RESULTS, TABLE
+from dataclasses import replace
+from typing import Any
 
+import pytest
+from table_cases import RESULTS, TABLE, made_up
+
+from bayesattn.runs import configure
+from bayesattn.tables import Variant
+from bayesattn.tables.results import TableResults
 from bayesattn.tables.summary import FLOOR, summarise
 
 
@@ -30,6 +36,31 @@ def test_the_floor_is_the_first_row_and_published_methods_that_did_not_run_are_t
     assert ensemble.seeds == 0
     assert ensemble.cells[0].mean is None
     assert "mc-dropout" not in {row.method for row in part.rows}  # neither run nor published
+
+
+def test_rows_of_one_method_have_runs_of_their_own_options() -> None:
+    """Where the row that tunes an option on each task has, on one of them, the paper's value: the same runs."""
+    table = replace(
+        TABLE,
+        methods=("bam-wf", "bam-wf, tuned"),
+        variants={"bam-wf, tuned": Variant("bam-wf", {})},
+        method_options={"toy-m1": {"bam-wf": {"k": 10.0}, "bam-wf, tuned": {"k": 100.0}}},
+    )
+
+    def run_of(k: float, log_likelihood: float) -> dict[str, Any]:
+        config = configure("toy-m1", "bam-wf", 0, method_options={"k": k}).to_json()
+        return made_up("bam-wf", 0, log_likelihood, 1.0) | {"config": config}
+
+    results = TableResults(table.name, "paper", {}, [run_of(10.0, -26.0), run_of(100.0, -25.0)])
+    (part,) = summarise(table, results)
+    assert {row.method: row.cells[0].mean for row in part.rows if row.seeds} == {
+        "bam-wf": -26.0,
+        "bam-wf, tuned": -25.0,
+    }
+    same = replace(table, method_options={"toy-m1": {row: {"k": 10.0} for row in table.methods}})
+    (part,) = summarise(same, results)
+    assert [row.cells[0].mean for row in part.rows if row.seeds] == [-26.0, -26.0]
+    assert len(same.configs(seeds=1, tasks=["toy-m1"])) == 1
 
 
 def test_what_was_spent_is_said() -> None:

@@ -95,6 +95,11 @@ class Table:
         """The method of a row, and its options."""
         return self.variants.get(row, Variant(row, {}))
 
+    def options_of(self, task: str, row: str, budget: str) -> dict[str, Any]:
+        """The options of a row's method on one task, where they are not the method's defaults."""
+        own = self.method_options.get(task, {}).get(row, {})
+        return own | self.budget_of(task, budget).method_options.get(row, {}) | self.variant(row).options
+
     def with_methods(self, methods: Sequence[str]) -> Table:
         """The table with a further row for each of these methods that it has none for."""
         rows = list(dict.fromkeys([*self.methods, *methods]))
@@ -124,7 +129,7 @@ class Table:
         methods: Sequence[str] | None = None,
         epochs: int | None = None,
     ) -> list[RunConfig]:
-        """The runs that the table needs, first seeds first."""
+        """The runs that the table needs, each once, first seeds first."""
         for task in tasks or ():
             checks.one_of("only", task, self.tasks())
         for method in methods or ():
@@ -139,18 +144,16 @@ class Table:
             training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
                 for method in needed:
-                    variant = self.variant(method)
-                    options = self.method_options.get(task, {}).get(method, {}) | spent.method_options.get(method, {})
                     config = configure(
                         task,
-                        variant.method,
+                        self.variant(method).method,
                         seed,
                         training=training,
                         task_options=spent.task_options,
-                        method_options=options | variant.options,
+                        method_options=self.options_of(task, method, budget),
                     )
                     found.append((seed, config))
-        return [config for _, config in sorted(found, key=lambda pair: pair[0])]
+        return list({config.name: config for _, config in sorted(found, key=lambda pair: pair[0])}.values())
 
     def published(self) -> dict[tuple[str, str, str], Published]:
         """(data set, metric, method) → what the paper printed; methods under our names."""

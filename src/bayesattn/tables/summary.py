@@ -79,8 +79,11 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
 
 
 def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
-    variant = table.variant(method)
-    return results.of(dataset.task, variant.method, variant.options)
+    """Those of a row; rows of one method are told apart by their options."""
+    name = table.variant(method).method
+    is_alone = sum(table.variant(row).method == name for row in table.methods) == 1
+    options = table.variant(method).options if is_alone else table.options_of(dataset.task, method, results.budget)
+    return results.of(dataset.task, name, options)
 
 
 def _row(
