@@ -97,7 +97,9 @@ def test_published_files_made_ready(published: Path) -> None:
     assert not set(images.tolist()) & set(prepared.splits.validation[0].tolist()), "no image trains and validates"
     assert answers.shape[1] == 10
     assert prepared.words.decode(words[0].tolist()) == ["what", "shade", "is", "it"]
-    assert len(make(published, test_examples=7).prepared.splits.test[0]) == 7
+    spread = make(published, test_examples=7).prepared.splits.test[0]
+    assert spread.tolist() == prepared.splits.test[0][[0, 4, 8, 12, 17, 21, 25]].tolist(), "at equal distances"
+    assert len(make(published, test_examples=40).prepared.splits.test[0]) == 30
     features, mask = prepared.regions.of(images)
     torch.testing.assert_close(features[mask].mean(0), torch.zeros(4), atol=1e-3, rtol=0)
 

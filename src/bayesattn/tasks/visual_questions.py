@@ -63,7 +63,7 @@ class QuestionOptions:
     noise: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0)
     """Variances of the Gaussian noise on the features of the test images, beside none (the paper: 5)."""
     test_examples: int | None = None
-    """Use the first so many test questions; None: all."""
+    """Use so many test questions, at equal distances (their order is not random: DAQUAR's first thousand are easy); None: all."""
     data_seed: int = 0
     """Which training images validate."""
 
@@ -110,7 +110,9 @@ class QuestionTask(Task):
         """The data, made ready."""
         options = self.options
         train, test, regions = self.read()
-        test = test.where([place < (options.test_examples or len(test)) for place in range(len(test))])
+        if options.test_examples is not None:
+            tested = {place * len(test) // options.test_examples for place in range(options.test_examples)}
+            test = test.where([place in tested for place in range(len(test))])
         counts = Counter(answer for given in train.answers for answer in set(given))
         answers = sorted(
             (each for each in counts if counts[each] >= options.least_answers), key=lambda a: (-counts[a], a)
