@@ -27,7 +27,7 @@ NOISE = QuestionOptions().noise
 PAPER_NOISE = 5.0
 """Variance of the noise in BAM's tables."""
 
-SMALL_EPOCHS = {"daquar": 10, "bottom-up": 10, "flickr8k": 8}
+SMALL_EPOCHS = {"daquar": 10, "bottom-up": 10, "flickr8k": 5}
 SMALL_DROPOUT = 0.3
 SMALL_QUESTIONS = Budget(
     seeds=2,
@@ -39,7 +39,7 @@ SMALL_CAPTIONS = Budget(
     training={"epochs": SMALL_EPOCHS["flickr8k"], "learning_rate": 4e-3},
     task_options={"dim": 128},
 )
-"""For one core and about two hours (bam-2, bam-7), one (bam-3) and a third of one (deng-1-vqa)."""
+"""For one core and about two hours (bam-2, bam-7), three quarters (bam-3) and a third of one (deng-1-vqa)."""
 
 
 def _annealed(rho: dict[str, float], epochs: int, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
