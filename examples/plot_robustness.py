@@ -29,6 +29,8 @@ for part in table.datasets:
         if (runs := results.of(part.task, method))
     }
     if curves:
-        path = arguments.folder / f"{re.sub(r'[^a-z0-9.]+', '-', part.label.lower()).strip('-')}.png"
+        title, _, disturbance = part.label.partition(" against ")
+        path = arguments.folder / f"{re.sub(r'[^a-z0-9.]+', '-', title.lower()).strip('-')}-noise.png"
         levels = [0.0, *(float(m.title) for m in disturbed)]
-        print(against_level(curves, levels, ("level", clean.title), part.label, path))
+        labels = (disturbance or "level", clean.title.removesuffix(", none"))
+        print(against_level(curves, levels, labels, title, path))

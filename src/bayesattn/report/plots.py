@@ -27,7 +27,7 @@ def against_level(
 
     `labels` are those of the level and of the figure; the levels are set at equal distances.
     """
-    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     places = list(range(len(levels)))
     for name, values in curves.items():
         mean, error = values.mean(0), values.std(0, correction=1 if len(values) > 1 else 0) / len(values) ** 0.5
@@ -35,7 +35,7 @@ def against_level(
         axes.fill_between(places, (mean - error).tolist(), (mean + error).tolist(), color=line.get_color(), alpha=0.2)
     axes.set_xticks(places, [f"{level:g}" for level in levels])
     axes.set(xlabel=labels[0], ylabel=labels[1], title=title)
-    axes.legend(frameon=False, fontsize="small")
+    figure.legend(frameon=False, fontsize="small", loc="outside right upper")
     return save(figure, path)
 
 

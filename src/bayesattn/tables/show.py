@@ -15,7 +15,7 @@ def in_terminal(part: Part) -> RichTable:
     shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption=caption)
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
-        shown.add_column(title(metric), justify="right")
+        shown.add_column(title(metric), justify="right", overflow="fold")
     shown.add_column(f"cost\n/ {part.reference}", justify="right")
     for row in part.rows:
         cells = [ours(row, cell) + (f" ({paper(cell)})" if cell.published else "") for cell in row.cells]
