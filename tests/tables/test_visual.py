@@ -35,13 +35,19 @@ def test_the_papers_hyper_parameters() -> None:
 
 
 def test_budgets() -> None:
-    for name in ("bam-2", "bam-3", "deng-1-vqa"):
+    for name, seeds in (("bam-2", 2), ("bam-3", 2), ("deng-1-vqa", 3)):
         small = TABLES[name].configs("small")
         assert {config.task for config in small} == {"flickr8k" if name == "bam-3" else "daquar"}
-        assert {config.seed for config in small} == {0, 1}
+        assert {config.seed for config in small} == set(range(seeds))
         rates = [c.method_options.kl_sigmoid / c.training.epochs for c in small if c.method == "bam-wc"]
-        assert rates == pytest.approx([1.0 if name == "bam-3" else 0.1] * 2), "the annealing is by epochs, not by share"
+        assert rates == pytest.approx([1.0 if name == "bam-3" else 0.1] * seeds), (
+            "the annealing is by epochs, not by share"
+        )
     assert {config.task_options.model for config in TABLES["deng-1-vqa"].configs()} == {"bottom-up"}
+    mcan = {config.method: config for config in TABLES["bam-2"].configs("small")}
+    assert mcan["mc-dropout"].method_options.dropout == mcan["soft"].task_options.dropout == 0.3, (
+        "one dropout for all rows"
+    )
     runs = {config.name for config in TABLES["bam-2"].configs("small")}
     for name in ("bam-7", "bam-vqa-noise"):
         assert {config.name for config in TABLES[name].configs("small")} <= runs
