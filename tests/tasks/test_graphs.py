@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ pytest.importorskip("torch_geometric", reason="needs the graphs extra: pip insta
 
 import bayesattn as ba
 from bayesattn import metrics
-from bayesattn.data.graph import generated_graph
+from bayesattn.data.graph import generated_graph, undirected
+from bayesattn.models.gat import GAT
 from bayesattn.runs import configure, load_run, run
 from bayesattn.tasks import TASKS
-from bayesattn.tasks.graphs import VERSIONS, GraphOptions
+from bayesattn.tasks.graphs import VERSIONS, GraphOptions, OnGraph
 
 TASK = TASKS.create("blocks")
 GRAPH = generated_graph()
@@ -92,3 +94,43 @@ def test_the_graph_is_learned_stops_early_and_is_loaded_again(tmp_path: Path) ->
     point = loaded.method.point_estimate(loaded.models, loaded.task, torch.zeros(1, dtype=torch.long))
     right = (point.label[0] == GRAPH.labels)[GRAPH.test].double().mean().item()  # pyright: ignore
     assert right == found["accuracy"]
+
+
+@pytest.mark.parametrize("is_sparse", [True, False])
+def test_some_nodes_are_computed_from_what_they_see_with_the_outputs_and_gradients_of_the_whole_graph(
+    is_sparse: bool,
+) -> None:
+    graph = generated_graph()
+    line = torch.stack([torch.arange(99), torch.arange(1, 100)], 1)
+    features = graph.features if is_sparse else graph.features.to_dense()
+    model = OnGraph(GAT(20, 3, dropout=0.0), replace(graph, features=features, edges=undirected(line, 100)))
+    nodes, version = torch.tensor([10, 50, 51]), torch.zeros(1, dtype=torch.long)
+    seen: list[int] = []
+    hook = model.network.register_forward_hook(lambda module, inputs, output: seen.append(inputs[1].shape[1]))
+    found = []
+    for logits in (model(version, nodes), model(version)[:, nodes]):
+        model.zero_grad()
+        logits.square().sum().backward()
+        found.append([logits.detach(), *(parameter.grad for parameter in model.parameters())])
+    hook.remove()
+    torch.testing.assert_close(found[0], found[1])
+    assert seen == [
+        3 * 3 + 4 * 3,
+        298,
+    ]  # three edges end at each of 9, 10, 11 and of 49, 50, 51, 52; at all but two of 100
+
+
+def test_attention_with_a_kl_trains_on_the_whole_graph_and_validates_on_what_the_nodes_see() -> None:
+    line = torch.stack([torch.arange(99), torch.arange(1, 100)], 1)
+    graph = replace(generated_graph(), edges=undirected(line, 100))
+    model = ba.convert(OnGraph(GAT(20, 3, dropout=0.0), graph), ba.Weibull(k=1.0, prior=ba.GammaPrior(1.0, 1.0)))
+    nodes, version = torch.tensor([10]), torch.zeros(1, dtype=torch.long)
+    with ba.record() as of_some:
+        model(version, nodes)
+    with ba.record() as of_all:
+        model(version)
+    torch.testing.assert_close(of_some.local_terms[0].elements, of_all.local_terms[0].elements)
+    model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(model(version, nodes), model(version)[:, nodes])
+    assert len(model._fields) == 1  # pyright: ignore

@@ -84,6 +84,41 @@ def generated_graph(nodes: int = 100, classes: int = 3, features: int = 20, seed
     )
 
 
+@dataclass(frozen=True)
+class Field:
+    """The part of a graph on which the outputs of some nodes depend."""
+
+    features: Shaped[Tensor, "field features"]
+    """Of the nodes of this part."""
+    edges: Int[Tensor, "2 edges"]
+    """Between them, numbered anew, in the order of targets."""
+    nodes: Int[Tensor, " nodes"]
+    """Where in this part the nodes are whose outputs it is for."""
+
+
+def receptive_field(graph: Graph, nodes: Int[Tensor, " nodes"], layers: int) -> Field:
+    """What so many layers of a graph network need for the outputs of `nodes`: every edge that a path of that length to one of them takes.
+
+    The other nodes of the part lack edges: only the outputs of `nodes` are those of the whole graph.
+    """
+    source, target = graph.edges
+    reached = torch.zeros(len(graph.labels), dtype=torch.bool, device=nodes.device).index_fill(0, nodes, True)
+    taken = reached[target]
+    for _ in range(layers - 1):
+        reached = reached.index_fill(0, source[taken], True)
+        taken = reached[target]
+    inside, edges = torch.unique(graph.edges[:, taken], return_inverse=True)
+    numbers = torch.searchsorted(inside, nodes)
+    return Field(_rows(graph.features, inside), edges, numbers)
+
+
+def _rows(features: Tensor, chosen: Int[Tensor, " chosen"]) -> Tensor:
+    if features.layout is not torch.sparse_csr:
+        return features[chosen]
+    with sparse_rows():
+        return features.to_sparse_coo().index_select(0, chosen).coalesce().to_sparse_csr()
+
+
 def with_feature_noise(graph: Graph, share: float, seed: int = 0) -> Graph:
     """A random `share` of every node's nonzero features moved to random other places: wrong words, as many as before."""
     entries = graph.features.to_sparse_coo().cpu().coalesce()

@@ -13,9 +13,18 @@ from torch import Tensor, nn
 from bayesattn import metrics
 from bayesattn.annotations import Float, Int
 from bayesattn.data.files import DataFile
-from bayesattn.data.graph import Graph, generated_graph, with_feature_noise, with_random_edges
+from bayesattn.data.graph import (
+    Field,
+    Graph,
+    generated_graph,
+    receptive_field,
+    with_feature_noise,
+    with_random_edges,
+)
 from bayesattn.data.planetoid import files_of, load_planetoid
+from bayesattn.latents import kl_is_wanted
 from bayesattn.models.gat import GAT
+from bayesattn.posteriors import Posterior
 from bayesattn.prediction import CategoricalPrediction
 from bayesattn.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.tasks.classification import figures
@@ -86,11 +95,13 @@ class GraphTask(Task):
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         versions, labels = batch
-        return _mean_nll(model(versions), labels)
+        nodes = _labelled(labels)
+        return _mean_nll(model(versions, nodes), labels[:, nodes])
 
     def validation(self, model: nn.Module, batch: Examples) -> dict[str, Tensor]:
         versions, labels = batch
-        logits = model(versions)
+        nodes = _labelled(labels)
+        logits, labels = model(versions, nodes), labels[:, nodes]
         counted = labels != UNLABELLED
         right = ((logits.argmax(-1) == labels) & counted).sum(1) / counted.sum(1)
         return {"validation_nll": _mean_nll(logits, labels), "validation_accuracy": right}
@@ -115,7 +126,10 @@ VERSIONS: list[tuple[str, Callable[[Graph, float], Graph], float]] = [
 
 
 class OnGraph(nn.Module):
-    """A network and its graph: versions of the graph in, logits of all nodes out. Every entry of a batch draws its own noise."""
+    """A network and its graph: versions of the graph in, logits of all nodes or of some out. Every entry of a batch draws its own noise.
+
+    The logits of some nodes are computed from what these nodes can see, unless attention has a KL to be recorded: that is over all edges.
+    """
 
     features: Tensor
     edges: Tensor
@@ -127,10 +141,27 @@ class OnGraph(nn.Module):
         self.register_buffer("features", graph.features, persistent=False)
         self.register_buffer("edges", graph.edges, persistent=False)
         self._disturbed: tuple[int, Graph] | None = None
+        self._fields: dict[bytes, Field] = {}
 
-    def forward(self, versions: Int[Tensor, " batch"]) -> Float[Tensor, "batch nodes classes"]:
-        graphs = [self._of(version) for version in versions.tolist()]
-        return torch.stack([self.network(graph.features, graph.edges) for graph in graphs])
+    def forward(
+        self, versions: Int[Tensor, " batch"], nodes: Int[Tensor, " some"] | None = None
+    ) -> Float[Tensor, "batch nodes classes"]:
+        if nodes is None:
+            graphs = [self._of(version) for version in versions.tolist()]
+            return torch.stack([self.network(graph.features, graph.edges) for graph in graphs])
+        if any(versions.tolist()) or self._has_kl():
+            return self.forward(versions)[:, nodes]
+        field = self._field(nodes)
+        return torch.stack([self.network(field.features, field.edges)[field.nodes] for _ in versions])
+
+    def _has_kl(self) -> bool:
+        return kl_is_wanted() and any(isinstance(module, Posterior) for module in self.modules())
+
+    def _field(self, nodes: Tensor) -> Field:
+        key = nodes.cpu().numpy().tobytes()
+        if key not in self._fields:
+            self._fields[key] = receptive_field(self._of(0), nodes, layers=2)
+        return self._fields[key]
 
     def _of(self, version: int) -> Graph:
         here = replace(self.graph, features=self.features, edges=self.edges)
@@ -140,6 +171,10 @@ class OnGraph(nn.Module):
             _, make, level = VERSIONS[version - 1]
             self._disturbed = (version, make(here, level))  # kept for the other samples of the same version
         return self._disturbed[1]
+
+
+def _labelled(labels: Int[Tensor, "batch nodes"]) -> Int[Tensor, " some"]:
+    return (labels != UNLABELLED).any(0).nonzero().squeeze(1)
 
 
 def _example(graph: Graph, nodes: Tensor) -> Examples:
