@@ -72,3 +72,34 @@ def test_encoders_of_another_make_and_impossible_numbers_are_refused(path: Path,
     with pytest.raises(ValueError, match="AlbertModel is not: set frozen_layers=0"):
         TextModel(tmp_path, 2, 0.0, frozen_layers=1)
     assert TextModel(tmp_path, 2, 0.0).eval()(tokens()).shape == (4, 2)
+
+
+def test_the_last_layer_of_the_first_token_alone_gives_berts_outputs_kl_and_gradients(path: Path) -> None:
+    model = TextModel(path, 2, 0.0).double().train()
+    theirs = transformers.BertForSequenceClassification.from_pretrained(
+        path, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    theirs.double().train().load_state_dict(model.network.state_dict())
+    ids, mask, types = tokens()[:, :, :9].unbind(1)
+    passes = {
+        "ours": (ba.convert(model, ba.Weibull(k=2.0)), lambda: model(tokens())),
+        "theirs": (
+            ba.convert(theirs, ba.Weibull(k=2.0)),
+            lambda: theirs(input_ids=ids, attention_mask=mask, token_type_ids=types).logits,
+        ),
+    }
+    found = {}
+    for name, (network, forward) in passes.items():
+        torch.manual_seed(0)
+        with ba.record() as latents:
+            logits = forward()
+        (logits.square().sum() + latents.local_kl.sum()).backward()
+        gradients = {key.removeprefix("network."): p.grad for key, p in network.named_parameters()}
+        found[name] = {"logits": logits, "kl": latents.local_kl} | gradients
+    torch.testing.assert_close(found["ours"], found["theirs"])
+    seen: list[int] = []
+    model.network.base_model.encoder.layer[-1].intermediate.register_forward_hook(
+        lambda module, inputs, output: seen.append(output.shape[1])
+    )
+    model(tokens())
+    assert seen == [1]

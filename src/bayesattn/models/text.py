@@ -19,6 +19,7 @@ class TextModel(nn.Module):
 
     The inputs are token ids, mask and token types, [batch, 3, length]. With `frozen_layers` the model begins after so many layers, and
     takes what `frozen(...)` gives: [batch, length, features], zeros where padded. Padding beyond a batch's longest text is cut off.
+    Of BERT's last layer all of the attention is computed, and what comes after it for the first token alone: no head reads another.
 
     With `regression` the output is a mean and a standard deviation, for targets from 0 to 5; else logits.
     """
@@ -40,6 +41,10 @@ class TextModel(nn.Module):
             body = _body(self.network, frozen_layers)
             body.encoder.layer = body.encoder.layer[frozen_layers:]
             body.embeddings = _AsTheyAre()
+        if isinstance(self.network, transformers.BertForSequenceClassification):
+            last = self.network.base_model.encoder.layer[-1].attention
+            last.self.register_forward_hook(_first_of_output)
+            last.output.register_forward_pre_hook(_first_of_inputs)
 
     def forward(self, inputs: Shaped[Tensor, "batch ..."]) -> Any:
         if self.frozen_layers:
@@ -76,6 +81,15 @@ class _AsTheyAre(nn.Module):
 
     def forward(self, inputs_embeds: Tensor, **others: Any) -> Tensor:
         return inputs_embeds
+
+
+def _first_of_output(module: nn.Module, inputs: Any, output: tuple[Tensor, Any]) -> tuple[Tensor, Any]:
+    attended, weights = output
+    return attended[:, :1], weights
+
+
+def _first_of_inputs(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(tensor[:, :1] for tensor in inputs)
 
 
 def _body(network: Any, layers: int) -> Any:
