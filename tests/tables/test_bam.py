@@ -1,0 +1,64 @@
+"""Tables of BAM on graphs and language models: the paper's figures and hyper-parameters, budgets, runs that tables share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayesattn.tables import TABLES
+from bayesattn.tables.base import Published
+
+
+def options(task: str, row: str, table: str = "bam-1", budget: str = "paper") -> Any:
+    (config,) = TABLES[table].configs(budget, seeds=1, tasks=[task], methods=[row])
+    return config.method_options
+
+
+def test_published_figures_are_the_papers() -> None:
+    graphs, language = TABLES["bam-1"].published(), TABLES["bam-5"].published()
+    assert graphs["pubmed", "accuracy_percent", "gat"] == Published(77.26, None)
+    assert graphs["citeseer", "accuracy_percent", "bam-wc"] == Published(73.52, 0.4)
+    assert language["mrpc", "glue_score", "mle"] == Published(86.5, None)
+    assert language["cola", "glue_score", "bam-wc"] == Published(55.8, None)
+
+
+@pytest.mark.parametrize(
+    ("graph", "k", "beta", "alpha", "rho"), [("cora", 1, 1e-10, 1e-15, 0.2), ("citeseer", 100, 1e-15, 1e-7, 0.1)]
+)
+def test_the_papers_hyper_parameters_on_graphs(graph: str, k: float, beta: float, alpha: float, rho: float) -> None:
+    fixed = options(graph, "bam-wf")
+    assert (fixed.k, fixed.beta, fixed.alpha) == (k, beta, alpha)
+    assert fixed.kl_sigmoid == pytest.approx(rho * 400), "the annealing is by epochs, not by share"
+    contextual = options(graph, "bam-wc")
+    assert (contextual.k, contextual.beta, contextual.network_width, contextual.prior_over) == (k, beta, 1, "all")
+    assert options(graph, "bam-no-kl").kl_weight == 0
+    assert options(graph, "bam-no-kl").k == k
+    assert not options(graph, "bam-wc-detached").kl_gradient
+    assert options(graph, "bam-lf").prior_sigma == 1e15
+    methods = [row for row in TABLES["bam-1"].methods if row.startswith(("bam", "attn"))]
+    assert all(options(graph, row).samples_dropout for row in methods)
+
+
+def test_the_papers_k_on_language_models() -> None:
+    papers = {"cola": 10, "stsb": 20, "sst2": 1000, "rte": 1000, "mrpc": 100}
+    assert {task: options(task, "bam-wc", "bam-5", "small").k for task in papers} == papers
+    for task in papers:
+        found = options(task, "bam-wc", "bam-5", "small")
+        assert (found.beta, found.network_width, found.kl_sigmoid) == (0.01, 5, 0.0), "no annealing there"
+
+
+def test_seeds_and_shared_runs() -> None:
+    seeds = {task: {c.seed for c in TABLES["bam-1"].configs(tasks=[task])} for task in TABLES["bam-1"].tasks()}
+    assert {task: len(found) for task, found in seeds.items()} == {"cora": 10, "citeseer": 10, "pubmed": 5}
+    runs = {config.name for config in TABLES["bam-1"].configs()}
+    assert {config.name for config in TABLES["bam-noise"].configs()} <= runs
+    language = TABLES["bam-5"].configs("small")
+    assert {c.task for c in language} == {"cola", "rte", "mrpc", "stsb", "sst2"}
+    assert {c.seed for c in language} == {
+        0,
+        1,
+        2,
+    }
+    shared = {config.name for config in TABLES["bam-5-k"].configs("small")} & {config.name for config in language}
+    assert len(shared) >= 4, "a k that is the paper's is not run again"
