@@ -112,3 +112,44 @@ def test_a_share_of_the_examples_is_the_same_every_time_and_keeps_pairs() -> Non
 
 def test_seeds_differ() -> None:
     assert len({seed_of(seed, member, epoch) for seed in range(5) for member in range(5) for epoch in range(5)}) == 125
+
+
+@pytest.mark.parametrize(
+    ("task", "plain", "method", "options"),
+    [
+        ("toy-m1", "mle", "ensemble", {"members": 2}),
+        ("blocks", "gat", "ensemble", {"members": 2}),
+        ("blocks", "gat", "mc-dropout", {"dropout": 0.6}),
+    ],
+)
+def test_a_model_that_another_run_has_trained_is_taken_over_and_changes_no_figure(
+    task: str, plain: str, method: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    changes = SMALL if task == "toy-m1" else {"robustness": False}
+    common = {"training": {"epochs": 3, "samples": 3}, "task_options": changes}
+    config = configure(task, method, method_options=options, **common)
+    alone = run(config, tmp_path / "alone")
+    assert alone["first_model_taken_over"] is None
+    before = run(configure(task, plain, **common), tmp_path / "beside")
+    run(configure(task, plain, seed=1, **common), tmp_path / "beside")
+    seen: list[dict[str, Any]] = []
+    beside = run(config, tmp_path / "beside", on_epoch=seen.append)
+    assert len(seen) == 3 * (config.make_method().members - 1)
+    assert beside["metrics"] == alone["metrics"]
+    name = configure(task, plain, **common).name
+    assert beside["first_model_taken_over"] == {"run": name, "commit": before["commit"]}
+    assert beside["train_seconds"] >= before["train_seconds"] > 0, "the cost is that of the training, whoever paid"
+    folder = RunFolder.of(tmp_path / "beside", config)
+    assert [line["epoch"] for line in folder.history()] == [1, 2, 3] * config.make_method().members
+
+
+def test_another_dropout_or_seed_is_another_training(tmp_path: Path) -> None:
+    common = {"training": {"epochs": 2, "samples": 3}, "task_options": {"robustness": False}}
+    run(configure("blocks", "gat", **common), tmp_path)
+    others = (
+        configure("blocks", "mc-dropout", method_options={"dropout": 0.5}, **common),
+        configure("blocks", "mc-dropout", seed=1, method_options={"dropout": 0.6}, **common),
+        configure("blocks", "bam-no-kl", **common),
+    )
+    for config in others:
+        assert run(config, tmp_path)["first_model_taken_over"] is None

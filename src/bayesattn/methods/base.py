@@ -34,6 +34,10 @@ class Method:
     finishes: bool = False
     """Whether `finish` does something that is not kept with the model, so that a loaded run must do it again."""
 
+    def first_trained_by(self, task: Task) -> tuple[str, ...]:
+        """Methods that, with their default options, train the first member exactly as this one does: their runs are not repeated."""
+        return ()
+
     def build(self, task: Task) -> nn.Module:
         """A fresh model, ready to train."""
         return task.build(self.dropout)

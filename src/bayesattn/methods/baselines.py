@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from bayesattn import checks
 from bayesattn.methods.base import Method
 from bayesattn.methods.registered import METHODS
+from bayesattn.tasks.base import Task
+
+_PLAIN = ("mle", "gat")
+"""Maximum likelihood, under both of its names."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,9 @@ class MCDropout(Method):
     def __init__(self, options: DropoutOptions):
         self.dropout = checks.fraction("dropout", checks.positive("dropout", options.dropout))
 
+    def first_trained_by(self, task: Task) -> tuple[str, ...]:
+        return _PLAIN if self.dropout == task.dropout else ()
+
 
 @dataclass(frozen=True)
 class EnsembleOptions:
@@ -52,6 +59,9 @@ class Ensemble(Method):
 
     def __init__(self, options: EnsembleOptions):
         self.members = checks.whole("members", options.members)
+
+    def first_trained_by(self, task: Task) -> tuple[str, ...]:
+        return _PLAIN
 
 
 METHODS.add("mle", "maximum likelihood, one deterministic model", MaximumLikelihoodOptions(), MaximumLikelihood)

@@ -79,6 +79,7 @@ def _evaluated(
         "evaluate_seconds": round(time.process_time() - start, 3),
         "parameters": sum(parameter.numel() for model in fitted.models for parameter in model.parameters()),
         "commit": commit(),
+        "first_model_taken_over": fitted.taken_over,
         "version": bayesattn.__version__,
         "torch": torch.__version__,
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -22,6 +22,7 @@ from bayesattn.methods import Method
 from bayesattn.runs.config import RunConfig
 from bayesattn.runs.folder import RunFolder
 from bayesattn.runs.stopping import Stopping
+from bayesattn.runs.trained_before import trained_before
 from bayesattn.tasks import Splits, Task, Training
 from bayesattn.tasks.base import Examples
 
@@ -38,6 +39,8 @@ class Fitted:
     models: list[nn.Module]
     seconds: float
     seconds_per_step: float
+    taken_over: dict[str, str] | None
+    """The run that trained the first model, and its commit, where that was another one."""
 
 
 def seed_of(*parts: object) -> int:
@@ -76,13 +79,26 @@ class Trainer:
         validation = _to_device(tuple(t[:VALIDATION_EXAMPLES] for t in splits.validation), self.accelerator.device)
         state = self.folder.read_checkpoint() or {"epoch": 0, "finished": [], "history": [], "seconds": 0.0}
         state.setdefault("step_seconds", state["seconds"])
+        members = self.method.members
+        steps = math.ceil(len(train[0]) / self.training.batch_size) * self.training.epochs
+        if not state["history"]:
+            self._take_over(state, steps)
         if self.accelerator.is_main_process:
             self.folder.write_history(state["history"])
         models = [self._restored(index, weights, train, state) for index, weights in enumerate(state["finished"])]
-        while len(models) < self.method.members:
+        while len(models) < members:
             models.append(self._fit_member(len(models), train, validation, state))
-        steps = math.ceil(len(train[0]) / self.training.batch_size) * self.training.epochs * self.method.members
-        return Fitted(models, state["seconds"], state["step_seconds"] / steps)
+        return Fitted(models, state["seconds"], state["step_seconds"] / (steps * members), state.get("taken_over"))
+
+    def _take_over(self, state: dict[str, Any], steps: int) -> None:
+        """Begin with the first member where another run beside this one has trained it."""
+        before = trained_before(self.config, self.folder.path.parent)
+        if before is not None:
+            state["finished"].append(before.weights)
+            state["history"] += before.history
+            state["seconds"] = before.seconds
+            state["step_seconds"] = before.seconds_per_step * steps
+            state["taken_over"] = {"run": before.run, "commit": before.commit}
 
     def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:
         base = self._fresh(member)

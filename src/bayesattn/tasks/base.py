@@ -105,6 +105,8 @@ class Task(ABC):
     """The name of the thesis's improved weight priors for it: see `bayesattn.weights.thesis_priors`."""
     files: tuple[DataFile, ...] = ()
     """What must be found before it can run."""
+    dropout: float = 0.0
+    """Dropout of the base model in training, where the method has none of its own."""
     point_estimate: bool = False
     """Whether it is predicted by one model without noise: methods of several models, or of dropout that stays on, are refused."""
 

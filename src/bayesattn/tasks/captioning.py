@@ -124,6 +124,7 @@ class CaptionTask(Task):
 
     def __init__(self, options: CaptionOptions):
         self.options = options
+        self.dropout = options.dropout
 
     @abstractmethod
     def read(self) -> tuple[dict[str, Captions], Regions]:
@@ -163,7 +164,7 @@ class CaptionTask(Task):
             embedding_dim=dim,
             hidden_dim=dim,
             attention_dim=dim,
-            dropout=dropout or self.options.dropout,
+            dropout=dropout or self.dropout,
             pad=PAD,
             bos=BEGIN,
             eos=END,

@@ -63,6 +63,7 @@ class GlueTask(Task):
         if options.train_examples is not None:
             checks.whole("train_examples", options.train_examples, minimum=10)
         self.options = options
+        self.dropout = options.dropout
         self.name: TaskName = name
         self.files = tuple(FILES[name].values())
         self.regression = name == "STS-B"
@@ -86,7 +87,7 @@ class GlueTask(Task):
         from bayesattn.models.text import TextModel
 
         options = self.options
-        return TextModel(self._path(), 2, dropout or options.dropout, options.frozen_layers, self.regression)
+        return TextModel(self._path(), 2, dropout or self.dropout, options.frozen_layers, self.regression)
 
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
         return by_length(_lengths(train[0]), order, size)

@@ -73,6 +73,7 @@ class GraphTask(Task):
         files: tuple[DataFile, ...] = (),
     ):
         self.options = options
+        self.dropout = options.dropout
         self.load_graph = load_graph
         self.training = training
         self.files = files
@@ -89,7 +90,7 @@ class GraphTask(Task):
             options.hidden,
             options.heads,
             options.output_heads,
-            dropout or options.dropout,
+            dropout or self.dropout,
         )
         return OnGraph(network, graph)
 

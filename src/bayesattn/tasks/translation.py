@@ -96,6 +96,7 @@ class TranslationTask(Task):
 
     def __init__(self, options: TranslationOptions):
         self.options = options
+        self.dropout = options.dropout
         parts = (self.train_files, self.validation_files, self.test_files)
         self.files = tuple(file for part in parts for file in (part.source, part.target))
 
@@ -146,7 +147,7 @@ class TranslationTask(Task):
             attention_dim=options.attention_dim,
             inference_dim=options.inference_dim,
             layers=options.layers,
-            dropout=dropout or options.dropout,
+            dropout=dropout or self.dropout,
             pad=PAD,
             bos=BEGIN,
             eos=END,

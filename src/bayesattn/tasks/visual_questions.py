@@ -100,6 +100,7 @@ class QuestionTask(Task):
 
     def __init__(self, options: QuestionOptions):
         self.options = options
+        self.dropout = options.dropout
 
     @abstractmethod
     def read(self) -> tuple[Questions, Questions, Regions]:
@@ -165,7 +166,7 @@ class QuestionTask(Task):
                 question_dim=options.dim,
                 hidden_dim=options.dim,
                 answer_dim=options.embedding_dim,
-                dropout=dropout or options.dropout,
+                dropout=dropout or self.dropout,
                 pad=PAD,
             )
         if isinstance(attention, Objective) and not isinstance(attention, Soft):
@@ -180,7 +181,7 @@ class QuestionTask(Task):
             heads=options.heads,
             layers=options.layers,
             embedding_dim=options.embedding_dim,
-            dropout=dropout or options.dropout,
+            dropout=dropout or self.dropout,
             pad=PAD,
         )
 
