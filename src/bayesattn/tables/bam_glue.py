@@ -38,16 +38,23 @@ REGRESSION = (
     Metric("aurc", "aurc", "AURC of the squared error", False),
 )
 
-# the lowest 4 of MiniLM's 6 layers frozen and run once, 64 tokens; after two epochs the likelihood of held-out examples falls
-_SMALL = {"frozen_layers": 4, "max_length": 64}
-SMALL = {
-    task: Budget(
+
+def _small(frozen_layers: int, learning_rate: float, **more: Any) -> Budget:
+    """The lowest layers of MiniLM's 6 frozen and run once, 64 tokens; after two epochs the likelihood of held-out examples falls."""
+    return Budget(
         seeds=3,
-        training={"epochs": 2, "learning_rate": 2e-4, "samples": 10},
-        task_options=_SMALL | more,
+        training={"epochs": 2, "learning_rate": learning_rate, "samples": 10},
+        task_options={"frozen_layers": frozen_layers, "max_length": 64} | more,
         method_options={"ensemble": {"members": 3}},
     )
-    for task, more in (("cola", {}), ("sst2", {"train_examples": 6000}), ("rte", {}), ("mrpc", {}), ("stsb", {}))
+
+
+SMALL = {
+    "cola": _small(2, 1e-4),
+    "mrpc": _small(2, 1e-4),
+    "rte": _small(4, 2e-4),  # at chance with 2 frozen layers, too
+    "stsb": _small(4, 2e-4),
+    "sst2": _small(4, 2e-4, train_examples=6000),
 }
 
 add(
