@@ -42,7 +42,7 @@ class TextModel(nn.Module):
             body.encoder.layer = body.encoder.layer[frozen_layers:]
             body.embeddings = _AsTheyAre()
         if isinstance(self.network, transformers.BertForSequenceClassification):
-            last = self.network.base_model.encoder.layer[-1].attention
+            last: Any = self.network.bert.encoder.layer[-1].attention
             last.self.register_forward_hook(_first_of_output)
             last.output.register_forward_pre_hook(_first_of_inputs)
 
