@@ -3,7 +3,7 @@
 python examples/kl_gradients.py cora citeseer pubmed
 """
 
-import sys
+import argparse
 
 import torch
 
@@ -11,7 +11,10 @@ import bayesattn as ba
 from bayesattn.runs import configure
 from bayesattn.tables import TABLES
 
-for graph in sys.argv[1:] or ["cora"]:
+parser = argparse.ArgumentParser()
+parser.add_argument("graphs", nargs="+", choices=TABLES["bam-1"].tasks())
+
+for graph in parser.parse_args().graphs:
     for name in ("bam-lf", "bam-lc", "bam-wf", "bam-wc"):
         config = configure(graph, name, method_options=TABLES["bam-1"].method_options[graph][name])
         task, method = config.make_task(), config.make_method()

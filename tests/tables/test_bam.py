@@ -55,10 +55,6 @@ def test_seeds_and_shared_runs() -> None:
     assert {config.name for config in TABLES["bam-noise"].configs()} <= runs
     language = TABLES["bam-5"].configs("small")
     assert {c.task for c in language} == {"cola", "rte", "mrpc", "stsb", "sst2"}
-    assert {c.seed for c in language} == {
-        0,
-        1,
-        2,
-    }
+    assert {c.seed for c in language} == {0, 1, 2}
     shared = {config.name for config in TABLES["bam-5-k"].configs("small")} & {config.name for config in language}
     assert len(shared) >= 4, "a k that is the paper's is not run again"

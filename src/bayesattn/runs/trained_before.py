@@ -30,7 +30,7 @@ def trained_before(config: RunConfig, parent: Path) -> Trained | None:
     for method in config.make_method().first_trained_by(config.make_task()):
         folder = RunFolder.of(parent, replace(config, method=method, method_options=METHODS.entry(method).options))
         result = folder.result()
-        if result is None or folder.path.name == config.name:
+        if result is None or "seconds_per_step" not in result:  # results of early versions have none
             continue
         weights = {key.removeprefix("0."): value for key, value in folder.read_model().items()}
         of_run = (folder.path.name, result["commit"])

@@ -40,7 +40,7 @@ REGRESSION = (
 
 
 def _small(frozen_layers: int, learning_rate: float, **more: Any) -> Budget:
-    """The lowest layers of MiniLM's 6 frozen and run once, 64 tokens; after two epochs the likelihood of held-out examples falls."""
+    """The lowest layers of MiniLM's 6 frozen and run once, 64 tokens; after two epochs the held-out likelihood of the tasks tried fell."""
     return Budget(
         seeds=3,
         training={"epochs": 2, "learning_rate": learning_rate, "samples": 10},
