@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bayesattn.tables import TABLES
 from bayesattn.tables.base import Published
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def options(task: str, row: str, table: str = "bam-1", budget: str = "paper") -> Any:
@@ -46,6 +51,21 @@ def test_the_papers_k_on_language_models() -> None:
     for task in papers:
         found = options(task, "bam-wc", "bam-5", "small")
         assert (found.beta, found.network_width, found.kl_sigmoid) == (0.01, 5, 0.0), "no annealing there"
+
+
+def test_the_tuned_k_is_the_best_of_the_committed_grid() -> None:
+    runs = json.loads((RESULTS / "bam-5-k-small.json").read_text())["runs"]
+    best: dict[str, tuple[float, float]] = {}
+    for run in runs:
+        task, k, nll = run["config"]["task"], run["config"]["method_options"]["k"], run["metrics"]["validation_nll"]
+        best[task] = min(best.get(task, (float("inf"), 0.0)), (nll, k))
+    assert {task: options(task, "bam-wc, k tuned", "bam-5", "small").k for task in best} == {
+        t: k for t, (_, k) in best.items()
+    }
+    assert len(runs) == 20
+    for task in best:
+        tuned, papers = (options(task, row, "bam-5", "small") for row in ("bam-wc, k tuned", "bam-wc"))
+        assert replace(tuned, k=papers.k) == papers, "nothing but k differs"
 
 
 def test_seeds_and_shared_runs() -> None:
