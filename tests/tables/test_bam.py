@@ -68,6 +68,13 @@ def test_the_tuned_k_is_the_best_of_the_committed_grid() -> None:
         assert replace(tuned, k=papers.k) == papers, "nothing but k differs"
 
 
+def test_the_row_with_a_light_kl_differs_in_the_weight_alone() -> None:
+    for task in TABLES["bam-5"].tasks():
+        light, papers = (options(task, row, "bam-5", "small") for row in ("bam-wc, KL weight 0.01", "bam-wc"))
+        assert (light.kl_weight, papers.kl_weight) == (0.01, 1.0)
+        assert replace(light, kl_weight=1.0) == papers
+
+
 def test_seeds_and_shared_runs() -> None:
     seeds = {task: {c.seed for c in TABLES["bam-1"].configs(tasks=[task])} for task in TABLES["bam-1"].tasks()}
     assert {task: len(found) for task, found in seeds.items()} == {"cora": 10, "citeseer": 10, "pubmed": 5}
