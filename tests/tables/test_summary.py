@@ -63,6 +63,18 @@ def test_rows_of_one_method_have_runs_of_their_own_options() -> None:
     assert len(same.configs(seeds=1, tasks=["toy-m1"])) == 1
 
 
+def test_an_option_that_one_row_sets_and_the_other_leaves_at_its_default_tells_them_apart() -> None:
+    rows = {"bam-wf": {}, "bam-wf, light": {"kl_weight": 0.01}}
+    table = replace(TABLE, methods=tuple(rows), variants={"bam-wf, light": Variant("bam-wf", rows["bam-wf, light"])})
+    runs = [
+        made_up("bam-wf", 0, figure, 1.0)
+        | {"config": configure("toy-m1", "bam-wf", 0, method_options=options).to_json()}
+        for figure, options in zip((-26.0, -25.0), rows.values(), strict=True)
+    ]
+    (part,) = summarise(table, TableResults(table.name, "paper", {}, runs))
+    assert [row.cells[0].mean for row in part.rows if row.seeds] == [-26.0, -25.0]
+
+
 def test_what_was_spent_is_said() -> None:
     (part,) = summarise(TABLE, RESULTS)
     assert part.spent == "100 epochs, 30 samples, 1 to 3 seed(s), 100 % of the training data"

@@ -8,6 +8,7 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
+from bayesattn.runs import RunConfig, configure
 from bayesattn.tables.base import Dataset, Metric, Published, Table
 from bayesattn.tables.results import TableResults
 from bayesattn.tasks import TASKS
@@ -79,11 +80,14 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
 
 
 def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
-    """Those of a row; rows of one method are told apart by their options."""
-    name = table.variant(method).method
-    is_alone = sum(table.variant(row).method == name for row in table.methods) == 1
-    options = table.variant(method).options if is_alone else table.options_of(dataset.task, method, results.budget)
-    return results.of(dataset.task, name, options)
+    """Those of a row; rows of one method are told apart by all their options, defaults among them."""
+    variant = table.variant(method)
+    if sum(table.variant(row).method == variant.method for row in table.methods) == 1:
+        return results.of(dataset.task, variant.method, variant.options)
+    options = table.options_of(dataset.task, method, results.budget)
+    wanted = configure(dataset.task, variant.method, method_options=options).method_options
+    runs = results.of(dataset.task, variant.method)
+    return [run for run in runs if RunConfig.from_json(run["config"]).method_options == wanted]
 
 
 def _row(
