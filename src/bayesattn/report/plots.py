@@ -23,7 +23,7 @@ def against_level(
     title: str,
     path: Path,
 ) -> Path:
-    """A figure against the level of a disturbance, one line for each method: the mean over seeds, and its standard error as a band.
+    """A figure against a level, one line for each method: the mean over seeds, and its standard error as a band.
 
     `labels` are those of the level and of the figure; the levels are set at equal distances.
     """
