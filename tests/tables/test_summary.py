@@ -60,6 +60,7 @@ def test_rows_of_one_method_have_runs_of_their_own_options() -> None:
     same = replace(table, method_options={"toy-m1": {row: {"k": 10.0} for row in table.methods}})
     (part,) = summarise(same, results)
     assert [row.cells[0].mean for row in part.rows if row.seeds] == [-26.0, -26.0]
+    assert "1 seed(s)" in part.spent, "a run that two rows share is one seed"
     assert len(same.configs(seeds=1, tasks=["toy-m1"])) == 1
 
 

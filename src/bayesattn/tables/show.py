@@ -26,12 +26,12 @@ def in_terminal(part: Part) -> RichTable:
 def as_markdown(part: Part) -> str:
     """One data set: ours, and where the paper printed figures, those and the difference."""
     header = ["method"]
-    for metric in part.dataset.metrics:
-        header += [title(metric), *_published_columns(part)]
+    for index, metric in enumerate(part.dataset.metrics):
+        header += [title(metric), *_published_columns(part, index)]
     header.append(f"cost / {part.reference}")
     rows = []
     for row in part.rows:
-        cells = [text for cell in row.cells for text in _texts(part, row, cell)]
+        cells = [text for index in range(len(row.cells)) for text in _texts(part, row, index)]
         rows.append([row.method, *cells, _cost(row)])
     lines = [
         f"### {part.dataset.label}",
@@ -50,15 +50,16 @@ def title(metric: Metric) -> str:
     return f"{metric.title}{arrow}"
 
 
-def _published_columns(part: Part) -> list[str]:
-    """The columns beside ours: none without published figures, no difference to figures on other data."""
-    if not part.has_published:
+def _published_columns(part: Part, index: int) -> list[str]:
+    """The columns beside ours: none for a figure that the paper did not print, no difference to figures on other data."""
+    if not any(row.cells[index].published for row in part.rows):
         return []
     return ["paper", "difference"] if part.dataset.beside is None else [f"paper on {part.dataset.beside}"]
 
 
-def _texts(part: Part, row: Row, cell: Cell) -> list[str]:
-    beside = [paper(cell), difference(cell)][: len(_published_columns(part))]
+def _texts(part: Part, row: Row, index: int) -> list[str]:
+    cell = row.cells[index]
+    beside = [paper(cell), difference(cell)][: len(_published_columns(part, index))]
     return [ours(row, cell), *beside]
 
 

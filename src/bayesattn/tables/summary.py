@@ -163,15 +163,15 @@ def _spent(runs: list[dict[str, Any]]) -> str:
         low, high = min(values), max(values)
         return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
-    counts: dict[str, int] = {}
+    seeds: dict[str, set[int]] = {}  # two rows may share their runs
     for run in runs:
         cell = repr((run["config"]["method"], run["config"]["method_options"]))
-        counts[cell] = counts.get(cell, 0) + 1
+        seeds.setdefault(cell, set()).add(run["config"]["seed"])
     training = [run["config"]["training"] for run in runs]
     words = [
         f"{span([each['epochs'] for each in training])} epochs",
         f"{span([each['samples'] for each in training])} samples",
-        f"{span(list(counts.values()))} seed(s)",
+        f"{span([len(each) for each in seeds.values()])} seed(s)",
         f"{span([100 * each['train_share'] for each in training])} % of the training data",
     ]
     return ", ".join([*words, *_changes(runs)])
