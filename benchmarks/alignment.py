@@ -26,8 +26,8 @@ from torch import Tensor
 
 import bayesattn as ba
 from bayesattn.alignment import OBJECTIVES, objective_by_name
-from bayesattn.models.seq2seq import Seq2Seq
-from bayesattn.runs.single import commit
+from bayesattn.experiments.models.seq2seq import Seq2Seq
+from bayesattn.experiments.runs.single import commit
 
 WORDS, BATCH, SHORTEST, LONGEST = 6000, 32, 8, 20
 LIMITS = {"variational-sampled": 1.6, "bam-wc": 1.2}

@@ -30,7 +30,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import bayesattn as ba
-from bayesattn.formulas import EULER_GAMMA
+from bayesattn.numerics.formulas import EULER_GAMMA
 
 HEADS, FEATURES, THREADS, K = 8, 64, 2, 10.0
 clock: Callable[[], float] = time.perf_counter

@@ -32,11 +32,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv
 
 import bayesattn as ba
-from bayesattn.data.files import DataError
-from bayesattn.data.graph import Graph, undirected
-from bayesattn.data.planetoid import load_planetoid
-from bayesattn.models.gat import GAT
-from bayesattn.runs.single import commit
+from bayesattn.experiments.data.files import DataError
+from bayesattn.experiments.data.graph import Graph, undirected
+from bayesattn.experiments.data.planetoid import load_planetoid
+from bayesattn.experiments.models.gat import GAT
+from bayesattn.experiments.runs.single import commit
 
 EDGES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
 POSTERIOR = ba.Weibull(k=10.0, prior=ba.ContextualGamma(beta=1e-4, hidden=5, over="all"))

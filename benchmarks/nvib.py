@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import bayesattn as ba
-from bayesattn.runs.single import commit
+from bayesattn.experiments.runs.single import commit
 
 LIMIT = 1.3
 

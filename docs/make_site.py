@@ -20,18 +20,18 @@ from types import ModuleType
 import yaml
 
 import bayesattn as ba
+from bayesattn.experiments.tables import TABLES, Table
+from bayesattn.experiments.tables.document import kept_files
+from bayesattn.experiments.tables.results import read
 from bayesattn.posteriors import POSTERIORS
-from bayesattn.tables import TABLES, Table
-from bayesattn.tables.document import kept_files
-from bayesattn.tables.results import read
 
 DOCS = Path(__file__).parent.resolve()
 ROOT = DOCS.parent
 
 ROOMS = [name for name in ba.__all__ if inspect.ismodule(getattr(ba, name))]
-FURTHER = ["huggingface", "distributions", "rows", "configurable"]
+FURTHER = ["huggingface", "numerics.draws", "posteriors.rows", "support.configurable"]
 """What is not in `bayesattn` itself, but a posterior of one's own or a Hugging Face model needs."""
-EXPERIMENTS = ["tasks", "methods", "runs", "tables", "registry"]
+EXPERIMENTS = [f"experiments.{name}" for name in ("tasks", "methods", "runs", "tables", "registry")]
 """What a task, a method or a table of one's own is written with."""
 
 FINDINGS = re.compile(r"<!-- findings: (.+?) -->")

@@ -12,8 +12,8 @@ import torch
 import transformers
 
 import bayesattn as ba
-from bayesattn.data.glue import load_glue
-from bayesattn.data.pretrained import minilm
+from bayesattn.experiments.data.glue import load_glue
+from bayesattn.experiments.data.pretrained import minilm
 from bayesattn.huggingface import BayesianTrainer, from_pretrained
 
 parser = argparse.ArgumentParser()
@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
         ),
         train_dataset=data,
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        kl_weight=ba.linear(arguments.steps // 2, end=1e-6),
+        kl_weight=ba.schedules.linear(arguments.steps // 2, end=1e-6),
     )
     trainer.train()
     model.save_pretrained(folder)

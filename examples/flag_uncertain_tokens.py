@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import bayesattn as ba
-from bayesattn.data.pretrained import smollm2
+from bayesattn.experiments.data.pretrained import smollm2
 
 parser = argparse.ArgumentParser()
 parser.add_argument("prompt", nargs="?", default="The capital of France is")

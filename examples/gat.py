@@ -16,7 +16,7 @@ from torch_geometric.datasets import Planetoid
 from torch_geometric.nn import GATConv
 
 import bayesattn as ba
-from bayesattn.data.folder import data_folder
+from bayesattn.experiments.data.folder import data_folder
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=100)
@@ -46,7 +46,7 @@ model = ba.convert(
     GAT(), ba.Weibull(k=1.0, prior=ba.ContextualGamma(beta=1e-10, hidden=1, over="all"))
 )  # BAM's, for Cora
 optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
-schedule = ba.sigmoid(0.1)
+schedule = ba.schedules.sigmoid(0.1)
 for epoch in range(arguments.epochs):
     model.train()
     with ba.record() as latents:

@@ -10,7 +10,7 @@ import re
 import torch
 
 import bayesattn as ba
-from bayesattn.tables import TABLES
+from bayesattn.experiments.tables import TABLES
 
 BUDGETS = {"bam-1": "paper", "bam-5": "small"}
 PARTS = {

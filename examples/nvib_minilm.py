@@ -18,9 +18,9 @@ import transformers
 from torch import Tensor
 
 import bayesattn as ba
-from bayesattn.data.pretrained import minilm
-from bayesattn.data.wikitext2 import load_sentences
-from bayesattn.runs.single import commit
+from bayesattn.experiments.data.pretrained import minilm
+from bayesattn.experiments.data.wikitext2 import load_sentences
+from bayesattn.experiments.runs.single import commit
 
 matplotlib.use("Agg")
 

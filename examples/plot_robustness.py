@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from bayesattn.report.plots import against_level
-from bayesattn.tables import TABLES
-from bayesattn.tables.results import read
+from bayesattn.experiments.report.plots import against_level
+from bayesattn.experiments.tables import TABLES
+from bayesattn.experiments.tables.results import read
 
 parser = argparse.ArgumentParser()
 parser.add_argument("table", choices=("bam-noise", "bam-vqa-noise"))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from bayesattn.report.plots import against_level
-from bayesattn.runs import RunFolder
-from bayesattn.tables import TABLES
+from bayesattn.experiments.report.plots import against_level
+from bayesattn.experiments.runs import RunFolder
+from bayesattn.experiments.tables import TABLES
 
 parser = argparse.ArgumentParser()
 parser.add_argument("runs", type=Path)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bayesattn.configurable import Configurable
-from bayesattn.methods import METHODS
-from bayesattn.tables import TABLES
-from bayesattn.tasks import TASKS
+from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.tables import TABLES
+from bayesattn.experiments.tasks import TASKS
+from bayesattn.support.configurable import Configurable
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -11,7 +11,7 @@ import bayesattn as ba
 
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
-from architectures import BY_NAME
+from helpers.architectures import BY_NAME
 
 
 def prompt(name: str) -> dict[str, Any]:
@@ -102,6 +102,6 @@ def test_beams_models_that_do_not_generate_and_missing_text_are_refused() -> Non
 
 
 def test_random_network_weights_are_refused() -> None:
-    model = ba.weights.mean_field(BY_NAME["GPT-2"].build(), "gaussian", where="last")
+    model = ba.weight_space.mean_field(BY_NAME["GPT-2"].build(), "gaussian", where="last")
     with pytest.raises(ValueError, match="random network weights, which all rows share"):
         ba.generate(model, **prompt("GPT-2"), samples=2)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bayesattn as ba
-from bayesattn import latents as state
+from bayesattn.scopes import recording
 
 
 def recorded(batch: int = 3) -> ba.Latents:
@@ -27,7 +27,7 @@ def recorded(batch: int = 3) -> ba.Latents:
 def test_the_elbo_is_nll_plus_local_plus_global_over_the_data_set() -> None:
     latents = recorded()
     with ba.record() as both:
-        state.add_global(torch.tensor(50.0), object())
+        recording.add_global(torch.tensor(50.0), object())
     both._last.previous = latents._last  # pyright: ignore[reportOptionalMemberAccess]
     nll = torch.tensor([1.0, 2.0, 6.0])
     result = ba.elbo(nll, both, dataset_size=100, kl_weight=0.5)
@@ -86,13 +86,13 @@ def test_the_bound_holds_and_is_tight_at_the_true_posterior() -> None:
 
 
 def test_schedules() -> None:
-    assert [ba.constant(0.3)(step) for step in (0, 10)] == [0.3, 0.3]
-    assert [ba.linear(4)(step) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
-    assert [ba.linear(2, 1.0, 0.5)(step) for step in (0, 1, 2)] == [1.0, 0.75, 0.5]
-    assert ba.sigmoid(0.1)(0) == 0.5
-    assert ba.sigmoid(0.1)(30) == pytest.approx(1 / (1 + math.exp(-3.0)))
-    assert ba.sigmoid(1.0)(10_000) == 1.0, "the reference's form is NaN from epoch 89 on"
-    assert [ba.cyclic(4, 0.5)(step) for step in range(5)] == [0.0, 0.5, 1.0, 1.0, 0.0]
+    assert [ba.schedules.constant(0.3)(step) for step in (0, 10)] == [0.3, 0.3]
+    assert [ba.schedules.linear(4)(step) for step in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert [ba.schedules.linear(2, 1.0, 0.5)(step) for step in (0, 1, 2)] == [1.0, 0.75, 0.5]
+    assert ba.schedules.sigmoid(0.1)(0) == 0.5
+    assert ba.schedules.sigmoid(0.1)(30) == pytest.approx(1 / (1 + math.exp(-3.0)))
+    assert ba.schedules.sigmoid(1.0)(10_000) == 1.0, "the reference's form is NaN from epoch 89 on"
+    assert [ba.schedules.cyclic(4, 0.5)(step) for step in range(5)] == [0.0, 0.5, 1.0, 1.0, 0.0]
 
 
 @pytest.mark.usefixtures("unchecked")
@@ -107,14 +107,14 @@ def test_messages() -> None:
     with pytest.raises(ValueError, match="Did you mean 'mean'"):
         ba.elbo(torch.zeros(3), latents, kl_reduction="means")  # pyright: ignore[reportArgumentType]
     with ba.record() as weights:
-        state.add_global(torch.tensor(1.0), object())
+        recording.add_global(torch.tensor(1.0), object())
     with pytest.raises(ValueError, match="pass dataset_size="):
         ba.elbo(torch.zeros(3), weights)
     with pytest.raises(ValueError, match="kl_weight must be a finite number"):
         ba.elbo(torch.zeros(3), latents, kl_weight=float("nan"))
     with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
-        ba.linear(0)
+        ba.schedules.linear(0)
     with pytest.raises(ValueError, match=r"ramp must lie in \(0, 1\]"):
-        ba.cyclic(4, 0.0)
+        ba.schedules.cyclic(4, 0.0)
     with pytest.raises(ValueError, match="rho must be a finite number above 0"):
-        ba.sigmoid(0.0)
+        ba.schedules.sigmoid(0.0)

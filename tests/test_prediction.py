@@ -229,7 +229,7 @@ def test_mc_dropout_reaches_attention_weights_that_layers_drop_by_their_own_mode
 
 
 def test_random_weights_are_drawn_once_for_each_sample_and_for_all_inputs() -> None:
-    model = ba.weights.mean_field(torch.nn.Linear(3, 2), "laplace", initial_scale=0.5)
+    model = ba.weight_space.mean_field(torch.nn.Linear(3, 2), "laplace", initial_scale=0.5)
     x = torch.randn(1, 3).repeat(5, 1)
     samples = ba.predict(model, x, samples=6, max_rows=2, likelihood="values").samples
     torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))  # a row alone is rounded in another way

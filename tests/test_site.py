@@ -19,10 +19,10 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 import bayesattn as ba
+from bayesattn.experiments.tables import TABLES
+from bayesattn.experiments.tables.document import kept_files
+from bayesattn.experiments.tables.results import read
 from bayesattn.posteriors import POSTERIORS
-from bayesattn.tables import TABLES
-from bayesattn.tables.document import kept_files
-from bayesattn.tables.results import read
 
 ROOT = Path(__file__).parent.parent
 BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks, metrics
-from bayesattn.annotations import Bool, Float, Int
-from bayesattn.latents import DrawsOnce
-from bayesattn.latents import sampling as sampling_attention
+from bayesattn import metrics
+from bayesattn.scopes.modes import DrawsOnce
+from bayesattn.scopes.modes import sampling as sampling_attention
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float, Int
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
-from bayesattn.annotations import Float
-from bayesattn.latents import sampling
 from bayesattn.prediction import call
-from bayesattn.watching import watch
+from bayesattn.scopes.modes import sampling
+from bayesattn.scopes.watching import watch
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.annotations import Float, Shaped
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float, Shaped
 
 
 def entropy(probabilities: Float[Tensor, "*shape classes"]) -> Float[Tensor, "*shape"]:

@@ -1,22 +1,18 @@
-"""The objective: the negative ELBO of a batch, and the schedules of its KL weight."""
+"""The objective: the negative ELBO of a batch."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.annotations import Float
-from bayesattn.latents import Latents, LocalTerm
+from bayesattn.scopes.recording import Latents, LocalTerm
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 KLReduction = Literal["sum", "mean", "per_query", "per_token"]
-Schedule = Callable[[int], float]
-
 _REDUCTIONS = ("sum", "mean", "per_query", "per_token")
 
 
@@ -92,44 +88,6 @@ def elbo(
             global_kl = latents.global_kl / checks.whole("dataset_size", dataset_size)
     loss = mean_nll + kl_weight * (local_kl + global_kl)
     return Elbo(loss, mean_nll.detach(), local_kl.detach(), global_kl.detach(), float(kl_weight))
-
-
-def constant(weight: float = 1.0) -> Schedule:
-    """The same weight at every step."""
-    checks.finite("weight", weight)
-    return lambda step: weight
-
-
-def linear(steps: int, start: float = 0.0, end: float = 1.0) -> Schedule:
-    """From `start` to `end` in `steps` steps, `end` from then on.
-
-    >>> linear(10)(5)
-    0.5
-    """
-    checks.whole("steps", steps)
-    return lambda step: start + (end - start) * min(max(step, 0) / steps, 1.0)
-
-
-def sigmoid(rho: float) -> Schedule:
-    """sigmoid(rho · step): the schedule of BAM. It starts at 0.5, and does not overflow as the reference's does.
-
-    >>> sigmoid(0.1)(0)
-    0.5
-    """
-    checks.positive("rho", rho)
-    return lambda step: 1.0 / (1.0 + math.exp(-min(rho * max(step, 0), 700.0)))
-
-
-def cyclic(period: int, ramp: float = 0.5) -> Schedule:
-    """From 0 to 1 in the first part `ramp` of every period, then 1 until the period ends.
-
-    >>> [cyclic(4)(step) for step in range(6)]
-    [0.0, 0.5, 1.0, 1.0, 0.0, 0.5]
-    """
-    checks.whole("period", period)
-    if not 0 < ramp <= 1:
-        raise ValueError(f"ramp must lie in (0, 1], got {ramp!r}: it is the rising part of each period.")
-    return lambda step: min((step % period) / (ramp * period), 1.0)
 
 
 def _check_recorded(latents: Latents, mean_nll: Tensor) -> None:

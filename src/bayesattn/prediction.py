@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesattn import checks, metrics
-from bayesattn.annotations import Float
-from bayesattn.latents import DrawsOnce, one_draw, sampling
+from bayesattn import metrics
+from bayesattn.scopes.modes import DrawsOnce, one_draw, sampling
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 Likelihood = Literal["categorical", "gaussian", "values"]
 
@@ -151,7 +152,7 @@ def predict(
     One pass draws as many samples as fit in `max_rows` rows. What comes before the first random operation is computed once for all of
     them, and so are the scores of the first random attention (`torch.vmap` over the samples). A model that vmap cannot run gets copies of
     the inputs folded into its batch instead: the same distribution, more slowly. A network whose
-    weights are random (`bayesattn.weights`) is drawn once for each sample, and runs once for each.
+    weights are random (`bayesattn.weight_space`) is drawn once for each sample, and runs once for each.
 
     Args:
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.

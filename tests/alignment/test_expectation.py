@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problems import problem
 
 import bayesattn as ba
 from bayesattn.alignment import Hard, Variational
+from helpers.alignment_problems import problem
 
 
 def test_the_soft_baseline_reduces_the_variance() -> None:

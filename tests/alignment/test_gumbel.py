@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from problems import DRAWS, problem
 
 from bayesattn.alignment import Gumbel, Variational
+from helpers.alignment_problems import DRAWS, problem
 
 
 def test_the_gradient_is_unbiased() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problems import Problem, assert_unbiased, problem
 from torch import Tensor
 
 from bayesattn.alignment import Hard, Variational
+from helpers.alignment_problems import Problem, assert_unbiased, problem
 
 
 def exact(small: Problem) -> Tensor:

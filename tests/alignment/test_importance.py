@@ -7,11 +7,11 @@ import math
 
 import pytest
 import torch
-from problems import Problem, assert_unbiased, problem
 from torch import Tensor
 
 from bayesattn.alignment import Importance, Marginal
 from bayesattn.alignment.importance import _leave_one_out
+from helpers.alignment_problems import Problem, assert_unbiased, problem
 
 
 def every_tuple(small: Problem, samples: int) -> tuple[Tensor, Tensor]:

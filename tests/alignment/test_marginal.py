@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problems import problem
 
 import bayesattn as ba
 from bayesattn.alignment import Gumbel, Hard, Importance, Marginal, Objective, Variational
+from helpers.alignment_problems import problem
 
 
 def test_it_is_the_logarithm_of_the_sum() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from problems import DRAWS, MASK, problem
 from torch import Tensor
 from torch.distributions import Dirichlet, kl_divergence
 
 from bayesattn.alignment import Relaxed
 from bayesattn.alignment.relaxed import dirichlet_kl
+from helpers.alignment_problems import DRAWS, MASK, problem
 
 
 def test_the_kl_is_that_of_torch_and_leaves_masked_positions_out() -> None:

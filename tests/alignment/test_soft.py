@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from problems import MASK, problem
 
 from bayesattn.alignment import Soft
+from helpers.alignment_problems import MASK, problem
 
 
 def test_it_is_the_likelihood_of_the_average() -> None:

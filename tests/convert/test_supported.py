@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from architectures import CASES
 
 import bayesattn as ba
+from helpers.architectures import CASES
 
 
 def names(library: str) -> list[str]:
@@ -25,7 +25,7 @@ def test_the_lists_are_what_the_tests_run() -> None:
 
 
 def test_timm_is_what_its_tests_run() -> None:
-    from torchvision_stand_in import import_timm
+    from helpers.torchvision_stand_in import import_timm
 
     import_timm()
     import importlib.util

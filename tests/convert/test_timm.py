@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from torchvision_stand_in import import_timm
 
 import bayesattn as ba
+from helpers.torchvision_stand_in import import_timm
 
 timm = import_timm()
 

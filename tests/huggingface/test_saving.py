@@ -15,9 +15,9 @@ import bayesattn as ba
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
 import transformers
-from architectures import BY_NAME, Case, outputs
 
 from bayesattn.huggingface import from_pretrained
+from helpers.architectures import BY_NAME, Case, outputs
 
 POSTERIORS = {
     "weibull": ba.Weibull(k=7.0, prior=ba.ContextualGamma(beta=0.5, hidden=3)),

@@ -114,7 +114,7 @@ def weights(model: nn.Module) -> Tensor:
 
 def test_the_plain_loop_has_the_same_loss_curve(tmp_path: Path) -> None:
     posterior = ba.Weibull(k=5.0, prior=ba.ContextualGamma(beta=1.0, hidden=3))
-    schedule = ba.linear(4)
+    schedule = ba.schedules.linear(4)
     trainer = train(tmp_path, classifier(posterior), classification_data(), schedule, seed=3, max_grad_norm=0.0)
 
     model = classifier(posterior).train()

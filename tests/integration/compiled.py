@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 import torch._dynamo
 import torch._inductor.config
-from steps import POSTERIORS, build, data, gradients, step
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests, as pytest has it
+from helpers.training_steps import POSTERIORS, build, data, gradients, step
 
 
 def main(backend: str, names: list[str]) -> None:

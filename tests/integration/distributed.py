@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from steps import POSTERIORS, build, data, gradients, step
 from torch.nn.parallel import DistributedDataParallel
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests, as pytest has it
+from helpers.training_steps import POSTERIORS, build, data, gradients, step
 
 
 def main(rank: int, store: str) -> None:

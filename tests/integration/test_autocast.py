@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from steps import POSTERIORS, build, data, gradients, step
+
+from helpers.training_steps import POSTERIORS, build, data, gradients, step
 
 
 @pytest.mark.parametrize("name", POSTERIORS)

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from steps import POSTERIORS
+
+from helpers.training_steps import POSTERIORS
 
 HERE = Path(__file__).parent
 

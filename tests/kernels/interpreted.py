@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import torch
-from backend_cases import POSTERIORS, assert_same, results
 
 import bayesattn as ba
 from bayesattn.kernels.call import Call
 from bayesattn.kernels.operator import attention
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # tests, as pytest has it
+from helpers.backend_cases import POSTERIORS, assert_same, results
 
 
 def main() -> None:

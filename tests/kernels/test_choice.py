@@ -10,7 +10,7 @@ from torch import Tensor
 
 import bayesattn as ba
 from bayesattn.kernels import choice, native
-from bayesattn.rows import Rows
+from bayesattn.posteriors.rows import Rows
 
 
 class Plain(ba.Posterior):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from backend_cases import POSTERIORS
 
 import bayesattn as ba
 from bayesattn.kernels import choice, gpu
+from helpers.backend_cases import POSTERIORS
 
 TRITON = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed: pip install --no-deps triton"

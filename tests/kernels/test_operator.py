@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from backend_cases import POSTERIORS, assert_same, results
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import bayesattn as ba
 from bayesattn.kernels import native
+from helpers.backend_cases import POSTERIORS, assert_same, results
 
 NATIVE = pytest.mark.skipif(native.library().functions is None, reason="no compiler")
 BACKENDS = ["chunked", pytest.param("native", marks=NATIVE)]

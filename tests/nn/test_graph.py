@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from posterior_cases import FORMS
 from torch import Tensor
 
 import bayesattn as ba
-from bayesattn.rows import DenseRows, EdgeRows
+from bayesattn.posteriors.rows import DenseRows, EdgeRows
+from helpers.posterior_cases import FORMS
 
 NODES, HEADS, FEATURES = 7, 3, 4
 EDGES = torch.tensor(

@@ -7,11 +7,11 @@ import math
 import mpmath
 import pytest
 import torch
-from monte_carlo import assert_is_mean
 from torch.distributions import Dirichlet, Normal
 
 from bayesattn.nvib import Mixture, dirichlet_kl, gaussian_kl
 from bayesattn.nvib.divergence import symmetric_dirichlet_kl
+from helpers.monte_carlo import assert_is_mean
 
 DRAWS = 200_000
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from monte_carlo import assert_is_mean
 
 import bayesattn as ba
 from bayesattn.nvib import NVIB, DenoisingMultiheadAttention, dirichlet_kl, gaussian_kl
+from helpers.monte_carlo import assert_is_mean
 
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
 PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2, [False] * 4 + [True]])

@@ -6,9 +6,9 @@ import math
 
 import pytest
 import torch
-from monte_carlo import assert_is_mean
 
 from bayesattn.nvib import Mixture
+from helpers.monte_carlo import assert_is_mean
 
 DRAWS = 100_000
 ALPHA = torch.tensor([1.0, 0.3, 2.2])

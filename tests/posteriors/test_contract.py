@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from posterior_cases import FORMS, MAX_LEN
 from torch import Tensor
 
 import bayesattn as ba
-from bayesattn.rows import DenseRows
+from bayesattn.posteriors.rows import DenseRows
+from helpers.posterior_cases import FORMS, MAX_LEN
 
 BATCH, HEADS, QUERIES, KEYS, FEATURES = 2, 3, 4, 5, 6
 

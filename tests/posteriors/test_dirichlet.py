@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from monte_carlo import ALLOWED, DRAWS, assert_is_mean, many
 from scipy import stats
 from torch import Tensor, nn
 from torch.distributions import Dirichlet as TorchDirichlet
 
 import bayesattn as ba
+from helpers.monte_carlo import ALLOWED, DRAWS, assert_is_mean, many
 
 SCORES = torch.tensor([1.0, -0.5, 9.0, 0.3], dtype=torch.float64)
 FORMS = {
@@ -90,7 +90,7 @@ def test_pathwise_gradient_is_the_gradient_of_the_exact_expectation(sharpness: f
     scores, rows = many(SCORES, DRAWS // 2)
     scores = scores.clone().requires_grad_()
     log_sharpness = torch.zeros(scores.shape[0], 1, 1, 1, dtype=torch.float64, requires_grad=True)
-    from bayesattn.distributions import log_gamma_rsample
+    from bayesattn.numerics.draws import log_gamma_rsample
 
     log_alpha = posterior.log_concentration(scores, rows) + log_sharpness
     weights = rows.softmax(log_gamma_rsample(log_alpha))
@@ -124,7 +124,7 @@ def test_the_thesis_starts_at_the_kl_of_the_sheet() -> None:
 
 def test_multi_gamma_is_the_sheets_value_and_its_identity_holds() -> None:
     q, p = torch.tensor([[2.0, 0.5, 1.5]]).double(), torch.tensor([[0.5, 1.0, 3.0]]).double()
-    from bayesattn.formulas import gamma_kl
+    from bayesattn.numerics.formulas import gamma_kl
 
     multi = gamma_kl(q.log(), p.log()).sum(-1)
     dirichlet = torch.distributions.kl_divergence(TorchDirichlet(q), TorchDirichlet(p))

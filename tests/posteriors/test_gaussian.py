@@ -6,13 +6,13 @@ import math
 
 import pytest
 import torch
-from monte_carlo import ALLOWED, DRAWS, assert_is_mean, assert_same_mean, many, objective, pathwise_gradient
 from scipy import stats
 from torch import nn
 from torch.distributions import Normal
 
 import bayesattn as ba
-from bayesattn.posteriors.learned import THESIS_START
+from bayesattn.numerics.positive import THESIS_START
+from helpers.monte_carlo import ALLOWED, DRAWS, assert_is_mean, assert_same_mean, many, objective, pathwise_gradient
 
 SCORES = torch.tensor([1.0, -0.5, 9.0, 0.3], dtype=torch.float64)
 FORMS = {

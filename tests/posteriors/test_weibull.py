@@ -6,12 +6,12 @@ import math
 
 import pytest
 import torch
-from monte_carlo import ALLOWED, DRAWS, assert_is_mean, assert_same_mean, many, objective, pathwise_gradient
 from scipy import stats
 from torch.distributions import Gamma
 from torch.distributions import Weibull as TorchWeibull
 
 import bayesattn as ba
+from helpers.monte_carlo import ALLOWED, DRAWS, assert_is_mean, assert_same_mean, many, objective, pathwise_gradient
 
 SCORES = torch.tensor([1.0, -0.5, 9.0, 0.3], dtype=torch.float64)
 

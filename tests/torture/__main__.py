@@ -24,15 +24,15 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]  # as pytest has it
+sys.path.insert(0, str(HERE.parent))  # as pytest has it
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "critical")
 
 import torch  # noqa: E402
-from reliability_page import RESULTS, update_page  # noqa: E402
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn  # noqa: E402
 
-from bayesattn.files import write_atomically  # noqa: E402
+from bayesattn.support.files import write_atomically  # noqa: E402
+from torture.reliability_page import RESULTS, update_page  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,20 @@ PARTS = {
     "attention": Part(
         "calls of attention: posteriors × priors × shapes × masks × dtypes × extremes × modes × backends, through attend, the module "
         "and the converted torch module",
-        *(100_000, 500, "attention_cases", "torture"),
+        *(100_000, 500, "torture.attention_cases", "torture"),
     ),
     "models": Part(
         "layers and whole models: 18 Hugging Face architectures, timm, PyTorch Geometric, torch.nn, graph and additive attention",
-        *(10_000, 100, "model_cases", "torture"),
+        *(10_000, 100, "torture.model_cases", "torture"),
     ),
-    "files": Part("damaged files of 16 formats", 32_000, 100, "file_cases", "torture_files"),
-    "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "sweep_cases", "torture_kills"),
-    "pairs": Part("two sweeps at once on one folder", 10, 1, "sweep_cases", "torture_pairs"),
-    "disk": Part("sweeps on a disk that becomes full", 10, 1, "sweep_cases", "torture_disk"),
-    "steps": Part("training steps of a converted model under record()", 10_000, 10_000, "long_haul", "torture_steps"),
-    "predictions": Part("calls of predict", 1_000, 1_000, "long_haul", "torture_predictions"),
+    "files": Part("damaged files of 16 formats", 32_000, 100, "torture.file_cases", "torture_files"),
+    "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "torture.sweep_cases", "torture_kills"),
+    "pairs": Part("two sweeps at once on one folder", 10, 1, "torture.sweep_cases", "torture_pairs"),
+    "disk": Part("sweeps on a disk that becomes full", 10, 1, "torture.sweep_cases", "torture_disk"),
+    "steps": Part(
+        "training steps of a converted model under record()", 10_000, 10_000, "torture.long_haul", "torture_steps"
+    ),
+    "predictions": Part("calls of predict", 1_000, 1_000, "torture.long_haul", "torture_predictions"),
 }
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from posterior_cases import EXTREMES, FORMS, MAX_LEN
 from torch import Tensor, nn
 
 import bayesattn as ba
 from bayesattn.kernels import Backend
+from helpers.posterior_cases import EXTREMES, FORMS, MAX_LEN
 
 POSTERIORS = FORMS | EXTREMES
 WAYS = ("attend", "module", "converted")

@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attention_cases import Tally, Wrong, expect
-from file_formats import CANARY, DATA_FORMATS, Format
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from saved_formats import SAVED_FORMATS
 from transformers.utils.logging import disable_progress_bar
 
-from bayesattn.data.files import DataError
+from bayesattn.experiments.data.files import DataError
+from torture.attention_cases import Tally, Wrong, expect
+from torture.file_formats import CANARY, DATA_FORMATS, Format
+from torture.saved_formats import SAVED_FORMATS
 
 FORMATS = DATA_FORMATS | SAVED_FORMATS
 SECONDS = 20

@@ -13,27 +13,21 @@ from typing import Any
 
 import numpy
 import torch
-from attention_cases import expect
-from damage import (
-    damaged_arrays,
-    damaged_bytes,
-    damaged_json,
-    damaged_lines,
-    damaged_pickle,
-)
-from data_files import conllu, idx, images, planetoid
 from hypothesis.strategies import SearchStrategy
-from image_files import archive, block, karpathy_json, questions_json, tsv_line
 
-from bayesattn.data import daquar, easy_vqa, flickr8k, glue, pos_ambiguity, ud_ewt, wikitext2
-from bayesattn.data.captions import PARTS, read_karpathy
-from bayesattn.data.features import load_archive, load_regions
-from bayesattn.data.files import DataFile
-from bayesattn.data.idx import MNIST_TEST, load_images
-from bayesattn.data.parallel import ParallelFiles, read_parallel
-from bayesattn.data.planetoid import load_planetoid
-from bayesattn.data.questions import KINDS, read_vqa
-from bayesattn.data.regions import Regions
+from bayesattn.experiments.data import daquar, easy_vqa, flickr8k, glue, pos_ambiguity, ud_ewt, wikitext2
+from bayesattn.experiments.data.captions import PARTS, read_karpathy
+from bayesattn.experiments.data.features import load_archive, load_regions
+from bayesattn.experiments.data.files import DataFile
+from bayesattn.experiments.data.idx import MNIST_TEST, load_images
+from bayesattn.experiments.data.parallel import ParallelFiles, read_parallel
+from bayesattn.experiments.data.planetoid import load_planetoid
+from bayesattn.experiments.data.questions import KINDS, read_vqa
+from bayesattn.experiments.data.regions import Regions
+from helpers.data_files import conllu, idx, images, planetoid
+from helpers.image_files import archive, block, karpathy_json, questions_json, tsv_line
+from torture.attention_cases import expect
+from torture.damage import damaged_arrays, damaged_bytes, damaged_json, damaged_lines, damaged_pickle
 
 Damage = Callable[[bytes], SearchStrategy[bytes]]
 CANARY = "canary"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from attention_cases import Tally, Wrong, expect
 from torch import Tensor, nn
 
 import bayesattn as ba
+from torture.attention_cases import Tally, Wrong, expect
 
 GROWTH = 2.0
 """Megabytes that the process may grow by, whatever the number of steps: the allocator's, not ours."""

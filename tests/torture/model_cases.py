@@ -10,14 +10,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from architectures import BY_NAME, VOCABULARY, outputs
-from attention_cases import MODES, POSTERIORS, Tally, expect, seed, tally_of
-from posterior_cases import MAX_LEN
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
-from torchvision_stand_in import import_timm
 
 import bayesattn as ba
+from helpers.architectures import BY_NAME, VOCABULARY, outputs
+from helpers.posterior_cases import MAX_LEN
+from helpers.torchvision_stand_in import import_timm
+from torture.attention_cases import MODES, POSTERIORS, Tally, expect, seed, tally_of
 
 timm = import_timm()
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bayesattn.files import write_atomically
+from bayesattn.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "results" / "reliability.json"

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 import transformers
-from attention_cases import expect
-from damage import damaged_json, damaged_lines, damaged_pickle, damaged_safetensors, damaged_zip
-from file_formats import ATTACK, Damage, Format
 
 import bayesattn as ba
+from bayesattn.experiments.runs import RunFolder, configure, load_run, run
+from bayesattn.experiments.tables import results as kept_results
 from bayesattn.huggingface import from_pretrained
-from bayesattn.runs import RunFolder, configure, load_run, run
-from bayesattn.tables import results as kept_results
-from bayesattn.weights.priors import WeightPrior, load_priors, save_priors
+from bayesattn.weight_space.priors import WeightPrior, load_priors, save_priors
+from torture.attention_cases import expect
+from torture.damage import damaged_json, damaged_lines, damaged_pickle, damaged_safetensors, damaged_zip
+from torture.file_formats import ATTACK, Damage, Format
 
 TINY = {"hidden": 8, "feedforward": 8}
 

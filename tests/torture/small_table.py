@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bayesattn import cli
-from bayesattn.tables import TABLES, Table
-from bayesattn.tables.base import Budget, Dataset, Metric
+from bayesattn.experiments import cli
+from bayesattn.experiments.tables import TABLES, Table
+from bayesattn.experiments.tables.base import Budget, Dataset, Metric
 
 METRICS = (Metric("ll", "log_likelihood", "log-likelihood", True), Metric("mse", "mse", "MSE", False))
 SPENT = Budget(

@@ -20,12 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attention_cases import Tally, Wrong, expect
-from small_table import TABLE, make
-
-from bayesattn.runs import RunFolder, single
-from bayesattn.tables import results as kept_results
-from bayesattn.tables.summary import summarise
+from bayesattn.experiments.runs import RunFolder, single
+from bayesattn.experiments.tables import results as kept_results
+from bayesattn.experiments.tables.summary import summarise
+from torture.attention_cases import Tally, Wrong, expect
+from torture.small_table import TABLE, make
 
 TIMES = ("train_seconds", "evaluate_seconds", "seconds_per_step", "finished", "commit")
 FILES = {"config.json", "metrics.jsonl", "model.safetensors", "result.json", ".lock"}

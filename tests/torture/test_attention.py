@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from attention_cases import Case, Wrong, check, torture
 
 import bayesattn as ba
+from torture.attention_cases import Case, Wrong, check, torture
 
 
 def test_generated_cases_behave() -> None:

@@ -14,12 +14,11 @@ import pytest
 
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
-import file_cases
-from attention_cases import Wrong
-from file_cases import FORMATS, check_damaged, made, torture_files, torture_format, workplace
-from file_formats import ATTACK, CANARY
-
-from bayesattn.data.files import DataError
+from bayesattn.experiments.data.files import DataError
+from torture import file_cases
+from torture.attention_cases import Wrong
+from torture.file_cases import FORMATS, check_damaged, made, torture_files, torture_format, workplace
+from torture.file_formats import ATTACK, CANARY
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -6,7 +6,8 @@ import mmap
 
 import pytest
 import torch
-from long_haul import _repeated, torture_predictions, torture_steps
+
+from torture.long_haul import _repeated, torture_predictions, torture_steps
 
 
 @pytest.mark.slow

@@ -10,10 +10,11 @@ import torch
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 pytest.importorskip("torch_geometric", reason="needs the graphs extra: pip install 'bayesattn[graphs]'")
 
-import model_cases
-from attention_cases import Wrong
-from model_cases import SUBJECTS, ModelCase, Subject, check, torture
 from torch import nn
+
+from torture import model_cases
+from torture.attention_cases import Wrong
+from torture.model_cases import SUBJECTS, ModelCase, Subject, check, torture
 
 
 def test_generated_cases_behave() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from reliability_page import PAGE, RESULTS, figures
+from torture.reliability_page import PAGE, RESULTS, figures
 
 
 def test_the_page_shows_the_kept_figures() -> None:

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import sweep_cases
-from attention_cases import Wrong
-from small_table import TABLE
+
+from torture import sweep_cases
+from torture.attention_cases import Wrong
+from torture.small_table import TABLE
 
 
 def torture(results: Path, *arguments: str) -> dict[str, dict]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bayesattn import checks
 from bayesattn.alignment.base import Objective
 from bayesattn.alignment.categorical import entropy, keep_largest, log_weights
 from bayesattn.alignment.gumbel import Gumbel
@@ -17,6 +16,7 @@ from bayesattn.alignment.recurrent import BidirectionalLSTM
 from bayesattn.alignment.relaxed import Relaxed
 from bayesattn.alignment.soft import Soft
 from bayesattn.alignment.variational import Variational
+from bayesattn.support import checks
 
 OBJECTIVES: dict[str, Callable[[], Objective]] = {
     "soft": Soft,

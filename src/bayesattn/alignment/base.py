@@ -8,13 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from bayesattn import latents
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.mixture import CHUNK, LogLikelihood, Mixture
-from bayesattn.annotations import Bool, Float
-from bayesattn.configurable import Configurable
-from bayesattn.precision import to_compute
-from bayesattn.rows import DenseRows
+from bayesattn.numerics.precision import to_compute
+from bayesattn.posteriors.rows import DenseRows
+from bayesattn.scopes import modes, recording
+from bayesattn.support.annotations import Bool, Float
+from bayesattn.support.configurable import Configurable
 
 
 class Alignment:
@@ -144,14 +144,14 @@ class Objective(Configurable, nn.Module, ABC):
     @property
     def samples_now(self) -> bool:
         """Whether to draw (training, or a `sampling()` block) or not (eval)."""
-        return self.training or latents.is_sampling()
+        return self.training or modes.is_sampling()
 
     def _record(self, kl: Tensor, shape: torch.Size, source_mask: Tensor | None, target_mask: Tensor | None) -> None:
         allowed = None if source_mask is None else source_mask[:, None, None, :]
         rows = DenseRows((shape[0], 1, shape[1], shape[2]), allowed, target_mask)
         one = kl.new_ones(())
         tokens = rows.total_of_rows(one)
-        latents.add_local(
+        recording.add_local(
             rows.total_of_rows(kl[:, None, :, None]),
             elements=rows.total_of_pairs(one),
             rows=tokens,

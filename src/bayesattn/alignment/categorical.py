@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.annotations import Bool, Float, Shaped
-from bayesattn.distributions import log_exponential
-from bayesattn.precision import to_compute
+from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.precision import to_compute
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float, Shaped
 
 
 def log_weights(

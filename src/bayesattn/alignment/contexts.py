@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Float, Shaped
+from bayesattn.support.annotations import Float, Shaped
 
 
 def every(memory: Float[Tensor, "batch source features"]) -> Float[Tensor, "source batch 1 features"]:

@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.annotations import Float
-from bayesattn.latents import current_generator
+from bayesattn.scopes.modes import current_generator
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 
 class ExpectedLogLikelihood(Objective):

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.configurable import register
-from bayesattn.distributions import log_exponential
-from bayesattn.latents import current_generator
+from bayesattn.numerics.draws import log_exponential
+from bayesattn.scopes.modes import current_generator
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.annotations import Float
-from bayesattn.configurable import register
-from bayesattn.latents import current_generator
+from bayesattn.scopes.modes import current_generator
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
+from bayesattn.support.configurable import register
 
 
 @register

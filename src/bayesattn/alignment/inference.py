@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
 from bayesattn.alignment.recurrent import BidirectionalLSTM
-from bayesattn.annotations import Bool, Float
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float
 
 
 class SequenceInference(nn.Module):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment.base import Alignment, Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.configurable import register
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

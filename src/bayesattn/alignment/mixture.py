@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from bayesattn import checks
-from bayesattn.annotations import Float
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 LogLikelihood = Callable[[Tensor], Tensor]
 """Contexts [choices, batch, target or 1, features] → log p(y | context) [choices, batch, target], or [..., words] for all words."""

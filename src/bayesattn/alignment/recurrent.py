@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
-from bayesattn.annotations import Bool, Float, Shaped
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float, Shaped
 
 
 class BidirectionalLSTM(nn.Module):

@@ -8,16 +8,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective, without_padding
 from bayesattn.alignment.mixture import Mixture
-from bayesattn.annotations import Bool, Float
-from bayesattn.configurable import register
-from bayesattn.distributions import log_gamma_rsample
-from bayesattn.formulas import gamma_kl
-from bayesattn.latents import current_generator
-from bayesattn.precision import to_compute
+from bayesattn.numerics.draws import log_gamma_rsample
+from bayesattn.numerics.formulas import gamma_kl
+from bayesattn.numerics.precision import to_compute
+from bayesattn.scopes.modes import current_generator
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float
+from bayesattn.support.configurable import register
 
 LARGEST_LOG_CONCENTRATION = 6.0
 """Scores are clamped to ± this: concentrations of 0.0025 to 403."""

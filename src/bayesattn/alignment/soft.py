@@ -8,7 +8,7 @@ from torch import Tensor
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective, without_padding
 from bayesattn.alignment.mixture import Mixture
-from bayesattn.configurable import register
+from bayesattn.support.configurable import register
 
 
 @register

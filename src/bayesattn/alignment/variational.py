@@ -9,7 +9,7 @@ from torch import Tensor
 from bayesattn.alignment import categorical
 from bayesattn.alignment.base import Alignment
 from bayesattn.alignment.expectation import ExpectedLogLikelihood
-from bayesattn.configurable import register
+from bayesattn.support.configurable import register
 
 
 @register

@@ -8,14 +8,14 @@ from torch import nn
 
 from bayesattn.convert.adapter import Adapter
 from bayesattn.convert.geometric import GeometricAdapter
-from bayesattn.convert.huggingface import HuggingFaceAdapter
-from bayesattn.convert.huggingface_nvib import HuggingFaceNVIBAdapter
-from bayesattn.convert.nvib import NVIBAdapter
-from bayesattn.convert.selection import Where, select
 from bayesattn.convert.timm import TimmAdapter
-from bayesattn.convert.torch import TorchAdapter
+from bayesattn.convert.torch.adapter import TorchAdapter
+from bayesattn.convert.torch.nvib_adapter import NVIBAdapter
+from bayesattn.convert.transformers.adapter import HuggingFaceAdapter
+from bayesattn.convert.transformers.nvib_adapter import HuggingFaceNVIBAdapter
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
+from bayesattn.support.selection import Where, select
 
 Model = TypeVar("Model", bound=nn.Module)
 

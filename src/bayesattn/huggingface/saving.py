@@ -17,9 +17,9 @@ from typing import Any
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel
 
-from bayesattn import json_text
-from bayesattn.configurable import from_config
 from bayesattn.convert import convert
+from bayesattn.support import json_text
+from bayesattn.support.configurable import from_config
 
 
 def from_pretrained(cls: Any, path: str | Path, **kwargs: Any) -> Any:

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from bayesattn import checks
-from bayesattn.latents import Latents, record
-from bayesattn.objective import KLReduction, Schedule, constant, elbo
+from bayesattn.objective import KLReduction, elbo
+from bayesattn.schedules import Schedule, constant
+from bayesattn.scopes.recording import Latents, record
+from bayesattn.support import checks
 
 
 class BayesianTrainer(Trainer):
@@ -24,7 +25,7 @@ class BayesianTrainer(Trainer):
     the point estimate.
 
     Args:
-        kl_weight: a number, or a schedule of the optimiser step such as `ba.linear(1000)`.
+        kl_weight: a number, or a schedule of the optimiser step such as `ba.schedules.linear(1000)`.
         kl_reduction: see `ba.elbo`.
         dataset_size: number of training examples, for latents of the whole data set; by default the length of `train_dataset`.
         args, kwargs: those of `transformers.Trainer`.

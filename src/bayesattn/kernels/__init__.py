@@ -5,22 +5,15 @@ first use, `triton` the same for a GPU. All give the same numbers for the same s
 """
 
 from bayesattn.kernels.choice import Backend, Choice, choose, explain, noise_generator, use
-from bayesattn.kernels.form import FusedForm, RowSums
 from bayesattn.kernels.fused import Masks, Outcome, attend_fused
-from bayesattn.kernels.noise import CounterNoise, NoiseGenerator, draw_seed
 
 __all__ = [
     "Backend",
     "Choice",
-    "CounterNoise",
-    "FusedForm",
     "Masks",
-    "NoiseGenerator",
     "Outcome",
-    "RowSums",
     "attend_fused",
     "choose",
-    "draw_seed",
     "explain",
     "noise_generator",
     "use",

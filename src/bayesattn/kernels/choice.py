@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
 from bayesattn.kernels import gpu, native
-from bayesattn.kernels.form import FusedForm
-from bayesattn.kernels.noise import GENERATORS, NoiseGenerator
+from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator
+from bayesattn.posteriors import Posterior
+from bayesattn.posteriors.fused_form import FusedForm
+from bayesattn.support import checks
 
 Backend = Literal["auto", "native", "triton", "chunked", "reference"]
 BACKENDS = ("auto", "native", "triton", "chunked", "reference")
@@ -79,7 +80,7 @@ def choose(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    posterior: Any,
+    posterior: Posterior,
     *,
     attn_mask: Tensor | None = None,
     need_weights: bool = False,
@@ -131,7 +132,7 @@ def explain(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    posterior: Any,
+    posterior: Posterior,
     attn_mask: Tensor | None = None,
     *,
     backend: Backend | None = None,

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from bayesattn.formulas import SMALLEST_LOG_CONCENTRATION, exp_with_linear_tail, gamma_kl
-from bayesattn.kernels import gamma
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.kernels.noise import CounterNoise
+from bayesattn.numerics import counter_gamma
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.formulas import SMALLEST_LOG_CONCENTRATION, exp_with_linear_tail, gamma_kl
 
 CHUNK_ELEMENTS = 1 << 19
 """Scores that are computed at once: few enough to stay in a CPU's cache, so many that the calls of torch cost less than their work."""
@@ -156,7 +156,7 @@ class _Chunk:
         In place of a noise, Gamma draws have the derivative of their logarithm by that of the concentration."""
         noise, logits = None, self.scores
         if self.call.noise == "gamma":
-            logits, noise = gamma.draw(self._noise(first_example), self._log_concentration())
+            logits, noise = counter_gamma.draw(self._noise(first_example), self._log_concentration())
         elif self.call.noise != "none":
             assert self.call.noise_scale is not None
             source, scale = self._noise(first_example), self._rows(self.call.noise_scale)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Bool, Float
-from bayesattn.kernels.form import FusedForm, RowSums
-from bayesattn.kernels.noise import CounterNoise
 from bayesattn.kernels.operator import attention
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.posteriors.fused_form import FusedForm, RowSums
+from bayesattn.support.annotations import Bool, Float
 
 
 class Masks(NamedTuple):

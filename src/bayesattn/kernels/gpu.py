@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.kernels.form import NOISES, STATISTICS, FusedForm
-from bayesattn.kernels.noise import BLOCK, GENERATORS, dropout_threshold
+from bayesattn.numerics.counter_noise import BLOCK, GENERATORS, dropout_threshold
+from bayesattn.posteriors.fused_form import NOISES, STATISTICS, FusedForm
 
 ROWS = 32
 """Queries of a tile."""

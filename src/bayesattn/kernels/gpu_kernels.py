@@ -79,7 +79,7 @@ def scores_of(
 
 @triton.jit
 def pair_statistics(phi, inside, prior_logit, prior_total, log_concentration, statistics: tl.constexpr):
-    """What is summed into `first` and `second` of kernels/form.py."""
+    """What is summed into `first` and `second` of posteriors/fused_form.py."""
     first, second = phi, phi * 0.0
     log_share = prior_logit[None, :] - prior_total[:, None]
     if statistics == SHARES:

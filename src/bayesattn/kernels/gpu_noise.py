@@ -1,4 +1,4 @@
-"""The noise of attention in Triton: the numbers of `noise.py`, from the same counters.
+"""The noise of attention in Triton: the numbers of `numerics.counter_noise`, from the same counters.
 
 Triton compiles what it finds in these functions, so they have no types of Python's but those it knows.
 """

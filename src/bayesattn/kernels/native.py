@@ -16,8 +16,8 @@ from torch import Tensor
 
 from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.kernels.form import NOISES, STATISTICS
-from bayesattn.kernels.noise import GENERATORS, dropout_threshold
+from bayesattn.numerics.counter_noise import GENERATORS, dropout_threshold
+from bayesattn.posteriors.fused_form import NOISES, STATISTICS
 
 QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
-from bayesattn.annotations import Bool, Float
 from bayesattn.attention import attend_scores
 from bayesattn.posteriors import Posterior, Softmax
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float
 
 
 class AdditiveAttention(nn.Module):

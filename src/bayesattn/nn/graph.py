@@ -6,12 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn import checks, latents
-from bayesattn.annotations import Float, Int
-from bayesattn.drawing import draw_weights
+from bayesattn.attention.drawing import draw_weights
+from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors import Posterior, Softmax
-from bayesattn.precision import to_compute
-from bayesattn.rows import EdgeRows
+from bayesattn.posteriors.rows import EdgeRows
+from bayesattn.scopes import modes
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float, Int
 
 
 def edge_weights(
@@ -45,7 +46,7 @@ def edge_weights(
     """
     key, query = edge_index[0], edge_index[1]
     rows = EdgeRows(query, key, num_queries, scores.shape[1], graph_of_query, num_graphs)
-    noise = generator or latents.current_generator()
+    noise = generator or modes.current_generator()
     return draw_weights(to_compute(scores), keys, rows, posterior, noise).to(scores.dtype)
 
 

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.annotations import Float
-from bayesattn.masks import split_mask
+from bayesattn.attention.masks import split_mask
+from bayesattn.numerics.precision import to_compute
 from bayesattn.nvib.mixture import LOG_VARIANCE_RANGE, Mixture
-from bayesattn.precision import to_compute
-from bayesattn.rows import DenseRows
+from bayesattn.posteriors.rows import DenseRows
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
 
 Compat = Literal["v3", "v1"]
 

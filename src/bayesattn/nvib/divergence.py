@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Float
-from bayesattn.formulas import exp_with_linear_tail, log_gamma_function
+from bayesattn.numerics.formulas import exp_with_linear_tail, log_gamma_function
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.prior import conditional_log_alpha
+from bayesattn.support.annotations import Float
 
 Normalisation = Literal["paper", "sum"]
 

@@ -10,14 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn import checks, latents
-from bayesattn.annotations import Bool, Float
-from bayesattn.configurable import Configurable, register
+from bayesattn.numerics.precision import linear_in_dtype_of, to_compute
 from bayesattn.nvib.attention import Compat, check_compat
 from bayesattn.nvib.divergence import Normalisation, dirichlet_kl, gaussian_kl
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.prior import Prior
-from bayesattn.precision import linear_in_dtype_of, to_compute
+from bayesattn.scopes import modes, recording
+from bayesattn.support import checks
+from bayesattn.support.annotations import Bool, Float
+from bayesattn.support.configurable import Configurable, register
 
 AlphaForm = Literal["relu", "exp", "quadratic"]
 
@@ -128,7 +129,7 @@ class NVIB(Configurable, nn.Module):
     @property
     def samples(self) -> bool:
         """Whether the latent is drawn now."""
-        return self.training or latents.is_sampling()
+        return self.training or modes.is_sampling()
 
     def forward(
         self,
@@ -142,7 +143,7 @@ class NVIB(Configurable, nn.Module):
         below: its pseudo-counts multiply this layer's (the alpha skip of stacked layers).
         """
         tokens = self.components(x, padding_mask, previous_log_alpha)
-        if latents.kl_is_wanted():
+        if recording.kl_is_wanted():
             self._record(self.prior.component(x).append(tokens))
         return self.prior_latent(x).append(self.latent(tokens))
 
@@ -173,7 +174,7 @@ class NVIB(Configurable, nn.Module):
     def latent(self, tokens: Mixture) -> Mixture:
         """What attention reads of tokens' components in the present mode: drawn points, or all but the smallest of the Gaussians."""
         if self.samples:
-            return tokens.sample(self.kappa, latents.current_generator())
+            return tokens.sample(self.kappa, modes.current_generator())
         if self.threshold == 0:
             return tokens
         log_weight = tokens.log_weight.masked_fill(tokens.log_weight <= math.log(self.threshold), -math.inf)
@@ -182,7 +183,7 @@ class NVIB(Configurable, nn.Module):
     def prior_latent(self, x: Float[Tensor, "batch tokens dim"]) -> Mixture:
         """What attention reads of the prior's component in the present mode."""
         component = self.prior.component(x)
-        return component.sample(self.kappa, latents.current_generator()) if self.samples else component
+        return component.sample(self.kappa, modes.current_generator()) if self.samples else component
 
     def sample_prior(self, lengths: Tensor, generator: torch.Generator | None = None) -> Mixture:
         """Points from the prior for sequences of these `lengths` (whole numbers, one for each example), ready to decode from.
@@ -253,7 +254,7 @@ class _Term(nn.Module):
 
     def record(self, kl: Float[Tensor, " batch"], posterior: Mixture) -> None:
         count = posterior.mask.sum(-1).to(kl.dtype)
-        latents.add_local(
+        recording.add_local(
             self.weight * kl, elements=count, rows=torch.ones_like(count), tokens=count - 1.0, source=self
         )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Bool, Float
-from bayesattn.distributions import log_gamma_rsample
+from bayesattn.numerics.draws import log_gamma_rsample
+from bayesattn.support.annotations import Bool, Float
 
 LOG_VARIANCE_RANGE = (-60.0, 20.0)
 """Where a component's log σ² is kept when it is used; its KL sees it as it is, and draws it back."""

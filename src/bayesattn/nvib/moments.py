@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from bayesattn.annotations import Bool, Float
+from bayesattn.numerics.precision import to_compute
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.prior import Prior
-from bayesattn.precision import to_compute
+from bayesattn.support.annotations import Bool, Float
 
 
 class Moments:

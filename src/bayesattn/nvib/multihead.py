@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn.annotations import Float
 from bayesattn.nn.multihead import additive_mask, is_padding
 from bayesattn.nvib.attention import Compat, check_compat
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.projected import Projections, ReadsLatent, mask_of_components
+from bayesattn.support.annotations import Float
 
 
 class DecodingCache:

@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bayesattn.annotations import Float
+from bayesattn.numerics.precision import compute_dtype, to_compute
 from bayesattn.nvib.mixture import Mixture
-from bayesattn.precision import compute_dtype, to_compute
+from bayesattn.support.annotations import Float
 
 
 class Prior(nn.Module):

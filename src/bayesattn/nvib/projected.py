@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bayesattn.annotations import Float
+from bayesattn.numerics.precision import to_compute
 from bayesattn.nvib.attention import Compat, attend_points, denoising_attention, key_bias
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.moments import Moments
-from bayesattn.precision import to_compute
+from bayesattn.support.annotations import Float
 
 
 class ReadsLatent:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayesattn import checks
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.dirichlet import Dirichlet
+from bayesattn.posteriors.fused_form import FusedForm, RowSums
 from bayesattn.posteriors.gaussian import Gaussian
 from bayesattn.posteriors.lognormal import LogNormal
+from bayesattn.posteriors.rows import Rows
 from bayesattn.posteriors.softmax import Softmax
 from bayesattn.posteriors.weibull import Weibull
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 POSTERIORS: dict[str, type[Posterior]] = {
     "softmax": Softmax,
@@ -30,4 +33,17 @@ def posterior_by_name(name: str, **hyper_parameters: Any) -> Posterior:
     return POSTERIORS[checks.one_of("posterior", name, POSTERIORS)](**hyper_parameters)
 
 
-__all__ = ["POSTERIORS", "Dirichlet", "Gaussian", "LogNormal", "Posterior", "Softmax", "Weibull", "posterior_by_name"]
+__all__ = [
+    "POSTERIORS",
+    "Dirichlet",
+    "FusedForm",
+    "Gaussian",
+    "LogNormal",
+    "Posterior",
+    "RowSums",
+    "Rows",
+    "Softmax",
+    "Weibull",
+    "posterior_by_name",
+    "register",
+]

@@ -9,12 +9,12 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
-from bayesattn.annotations import Float
-from bayesattn.configurable import Configurable
-from bayesattn.kernels import FusedForm
-from bayesattn.latents import is_sampling
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm
+from bayesattn.posteriors.rows import Rows
+from bayesattn.scopes.modes import is_sampling
+from bayesattn.support import checks
+from bayesattn.support.annotations import Float
+from bayesattn.support.configurable import Configurable
 
 Bound = TypeVar("Bound", bound="Posterior")
 
@@ -31,7 +31,7 @@ class Posterior(Configurable, nn.Module, ABC):
     Scores come in float32 or better, finite, with additive masks already added and 0 at masked places; `rows` has the sums.
 
     Two more things may be said, both for speed alone. `counter_noise = True` if `log_sample` passes its `generator` on to
-    `distributions.log_exponential` or `distributions.standard_normal` and draws in no other way: `attend` may then give it a
+    `draws.log_exponential` or `draws.standard_normal` and draws in no other way: `attend` may then give it a
     `CounterNoise` in place of a torch.Generator. And `fused_form`, for the kernels: without it, a posterior runs on `reference`.
 
     An instance is a template: its constructor takes hyper-parameters only. `bind(num_heads, head_dim)` gives a copy with the

@@ -8,15 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.configurable import register
-from bayesattn.distributions import approximate_log_gamma_rsample, log_gamma_rsample
-from bayesattn.formulas import SMALLEST_LOG_CONCENTRATION, gamma_kl
-from bayesattn.kernels import CounterNoise, FusedForm, RowSums
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.draws import approximate_log_gamma_rsample, log_gamma_rsample
+from bayesattn.numerics.formulas import SMALLEST_LOG_CONCENTRATION, gamma_kl
+from bayesattn.numerics.positive import THESIS_START
+from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors.base import Posterior
-from bayesattn.posteriors.learned import THESIS_START, LearnedPositive, PerHead, learned_positive
-from bayesattn.precision import to_compute
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm, RowSums
+from bayesattn.posteriors.learned import LearnedPositive, PerHead, learned_positive
+from bayesattn.posteriors.rows import Rows
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

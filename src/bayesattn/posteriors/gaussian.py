@@ -5,14 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn import checks
-from bayesattn.configurable import register
-from bayesattn.distributions import standard_normal
-from bayesattn.kernels import CounterNoise, FusedForm
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.draws import standard_normal
+from bayesattn.numerics.positive import THESIS_START
+from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors.base import Posterior
-from bayesattn.posteriors.learned import THESIS_START, PerHead, learned_positive
-from bayesattn.precision import to_compute
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm
+from bayesattn.posteriors.learned import PerHead, learned_positive
+from bayesattn.posteriors.rows import Rows
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

@@ -5,44 +5,24 @@ The thesis (Cinquin 2021) ties them to positions, so that a longest length must 
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn.precision import linear_in_dtype_of, to_compute
-from bayesattn.rows import DenseRows, Rows
-
-THESIS_START = math.log1p(math.exp(-7.0))
-"""softplus(-7): where the thesis starts every learned positive quantity."""
-SAME_LOG = -40.0
-"""Below it, log softplus(x) is x to the last digit of float64."""
-
-
-def raw_of(value: float) -> float:
-    """The number whose softplus is `value`."""
-    return value + math.log(-math.expm1(-value))
+from bayesattn.numerics.positive import inverse_softplus, log_softplus
+from bayesattn.numerics.precision import linear_in_dtype_of, to_compute
+from bayesattn.posteriors.rows import DenseRows, Rows
 
 
 def _scattered(shape: tuple[int, ...], start: float) -> nn.Parameter:
     """Raw values around `start`'s, spread as in the thesis: N(raw, 0.01²)."""
-    return nn.Parameter(torch.empty(shape).normal_(raw_of(start), 0.01))
+    return nn.Parameter(torch.empty(shape).normal_(inverse_softplus(start), 0.01))
 
 
 def _positive(raw: Tensor, like: Tensor) -> Tensor:
     return F.softplus(to_compute(raw, like.dtype)).clamp_min(torch.finfo(like.dtype).tiny)
-
-
-def log_softplus(raw: Tensor) -> Tensor:
-    """log softplus(raw), which is raw itself far below 0: there the gradient of the logarithm alone, 1 / softplus, would overflow.
-
-    >>> import torch
-    >>> log_softplus(torch.tensor([-1e5, -50.0, 1.0]))
-    tensor([-1.0000e+05, -5.0000e+01,  2.7251e-01])
-    """
-    return torch.where(raw < SAME_LOG, raw, F.softplus(raw.clamp_min(SAME_LOG)).log())
 
 
 class LearnedPositive(nn.Module):
@@ -152,7 +132,7 @@ def learned_positive(
 def _near_constant(layer: nn.Linear, start: float) -> nn.Linear:
     """Small weights and a bias at the start value: the quantity starts near it for every input."""
     nn.init.normal_(layer.weight, std=0.01)
-    nn.init.constant_(layer.bias, raw_of(start))
+    nn.init.constant_(layer.bias, inverse_softplus(start))
     return layer
 
 

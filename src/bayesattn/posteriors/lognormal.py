@@ -7,14 +7,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.configurable import register
-from bayesattn.distributions import standard_normal
-from bayesattn.formulas import square_with_linear_tail
-from bayesattn.kernels import CounterNoise, FusedForm, RowSums
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.draws import standard_normal
+from bayesattn.numerics.formulas import square_with_linear_tail
 from bayesattn.posteriors.base import Posterior
-from bayesattn.priors import LogNormalFamily, LogNormalPrior
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm, RowSums
+from bayesattn.posteriors.priors import LogNormalFamily, LogNormalPrior
+from bayesattn.posteriors.rows import Rows
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.configurable import register
-from bayesattn.kernels import FusedForm
 from bayesattn.posteriors.base import Posterior
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm
+from bayesattn.posteriors.rows import Rows
+from bayesattn.support.configurable import register
 
 
 @register

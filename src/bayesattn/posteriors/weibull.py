@@ -8,14 +8,15 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn import checks
-from bayesattn.configurable import register
-from bayesattn.distributions import log_exponential
-from bayesattn.formulas import EULER_GAMMA, exp_with_linear_tail, log_gamma_function
-from bayesattn.kernels import CounterNoise, FusedForm, RowSums
+from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.formulas import EULER_GAMMA, exp_with_linear_tail, log_gamma_function
 from bayesattn.posteriors.base import Posterior
-from bayesattn.priors import GammaFamily, GammaPrior
-from bayesattn.rows import Rows
+from bayesattn.posteriors.fused_form import FusedForm, RowSums
+from bayesattn.posteriors.priors import GammaFamily, GammaPrior
+from bayesattn.posteriors.rows import Rows
+from bayesattn.support import checks
+from bayesattn.support.configurable import register
 
 
 @register

@@ -1,4 +1,4 @@
-// Gamma draws in logarithms and their derivatives, the same as in kernels/gamma.py: see there.
+// Gamma draws in logarithms and their derivatives, the same as in numerics/counter_gamma.py: see there.
 #pragma once
 
 #include <vector>

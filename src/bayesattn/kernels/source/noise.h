@@ -1,4 +1,4 @@
-// Counter-based noise, the same as in kernels/noise.py: a function of (seed, batch, head, query, key).
+// Counter-based noise, the same as in numerics/counter_noise.py: a function of (seed, batch, head, query, key).
 #pragma once
 
 #include "vector.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// What the KL needs of the scores phi of each row; share = exp(prior_logit - prior_total). See kernels/form.py.
+// What the KL needs of the scores phi of each row; share = exp(prior_logit - prior_total). See posteriors/fused_form.py.
 enum Statistics { NOTHING = 0, SUM = 1, SHARES = 2, SQUARES = 3, SQUARES_LOG = 4, SQUARES_SHARE = 5, GAMMA = 6 };
 // The rows' statistics in the order of their planes.
 enum Plane { TOTAL = 0, FIRST = 1, SECOND = 2, EXPONENTIAL = 3, PLANES = 4 };

@@ -1,0 +1,1 @@
+"""Hugging Face transformers: the adapters, and the attention function that transformers calls."""

@@ -1,0 +1,220 @@
+"""Hugging Face transformers: every model whose attention goes through its `AttentionInterface`."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import sys
+from functools import cache
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from bayesattn.convert.adapter import Adapter, Role
+from bayesattn.convert.attach import attach_posterior, change_class, restore_class
+from bayesattn.convert.supported import supported
+from bayesattn.convert.transformers import attention_function
+from bayesattn.posteriors import Posterior
+
+_HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
+_HEAD_DIMS = ("head_dim", "attention_head_size", "key_value_proj_dim", "qk_head_dim")
+_OTHER_STATES = ("key_value_states", "encoder_hidden_states")
+_HOOK = "_bayesattn_padding_hook"
+_CROSS = re.compile("cross|encoder_attn|EncDec")
+"""What attribute names of cross-attention have in them; nothing else tells it from self-attention before it runs."""
+
+
+class HuggingFaceAdapter(Adapter):
+    """Gives each chosen attention layer a posterior, and the model an attention implementation of ours that finds it there.
+
+    The other layers go on with the implementation that they had. `config.bayesattn` holds what was converted, so that
+    `save_pretrained` writes it and `bayesattn.huggingface.from_pretrained` finds it.
+    """
+
+    name = "Hugging Face transformers"
+
+    @property
+    def mixin(self) -> type[Converted]:
+        """What a converted layer's class begins with."""
+        return Attending
+
+    def find(self, model: nn.Module) -> dict[str, nn.Module]:
+        layers = _attention_layers(model)
+        return {name: layer for name, layer in layers.items() if not is_converted(layer) and sizes(layer)}
+
+    def roles(self, model: nn.Module) -> dict[str, Role]:
+        return {name: "cross" if _CROSS.search(name.rpartition("layer")[2]) else "self" for name in self.find(model)}
+
+    def unsupported(self, model: nn.Module) -> dict[str, str]:
+        known = ", ".join(architecture.name for architecture in supported("transformers"))
+        reasons = {
+            name: f"{type(part).__name__} does not use transformers' AttentionInterface. What works: {known}, and others that use it"
+            for name, part in _pretrained_models(model).items()
+            if not part._can_set_attn_implementation()
+        }
+        for name, layer in _attention_layers(model).items():
+            if not is_converted(layer) and sizes(layer) is None:
+                reasons[name] = f"{type(layer).__name__} does not say how many heads it has, and of what size"
+        return reasons
+
+    def find_converted(self, model: nn.Module) -> dict[str, nn.Module]:
+        return {name: module for name, module in model.named_modules() if isinstance(module, self.mixin)}
+
+    def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
+        self.attach(layer, posterior)
+        names = list(inspect.signature(layer.forward).parameters)
+        layer.__dict__["passage"] = attention_function.Passage(names)
+        change_class(layer, self.mixin)
+
+    def attach(self, layer: nn.Module, posterior: Any) -> None:
+        """Give a layer its own copy of what it is converted to."""
+        heads, head_dim = sizes(layer)  # pyright: ignore[reportGeneralTypeIssues]
+        attach_posterior(layer, posterior, num_heads=heads, head_dim=head_dim)
+
+    def revert_layer(self, layer: nn.Module) -> None:
+        restore_class(layer)
+        del layer.__dict__["passage"]
+        delattr(layer, self.mixin.part)
+
+    def after_conversion(self, model: nn.Module) -> None:
+        for root in _roots(model):
+            converted = {name: module for name, module in root.named_modules() if isinstance(module, Converted)}
+            if not converted:
+                continue
+            attention_function.register()
+            _own_config(root)
+            root.config.bayesattn = {
+                "layers": {name: getattr(layer, layer.part).config() for name, layer in converted.items()}
+            }
+            for part in _configured(root):
+                part.__dict__.setdefault(attention_function.BEFORE, part.config._attn_implementation)
+            for part in _configured(root):
+                part.config._attn_implementation_internal = attention_function.NAME
+            for part in _pretrained_models(root).values():
+                if _HOOK not in part.__dict__ and "encoder_hidden_states" in inspect.signature(part.forward).parameters:
+                    hook = part.register_forward_pre_hook(_pass_on_query_padding, with_kwargs=True)
+                    part.__dict__[_HOOK] = hook
+
+    def after_reversion(self, model: nn.Module) -> None:
+        for root in _roots(model):
+            if root.config.__dict__.pop("bayesattn", None) is None:
+                continue
+            for part in root.modules():
+                if attention_function.BEFORE in part.__dict__:
+                    part.config._attn_implementation_internal = part.__dict__.pop(attention_function.BEFORE)
+                if _HOOK in part.__dict__:
+                    part.__dict__.pop(_HOOK).remove()
+
+
+class Converted(nn.Module):
+    """Put before an attention layer's class: its forward, and proof that it went through our attention."""
+
+    config: Any
+    part: ClassVar[str]
+    """The attribute that holds what the layer was converted to."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        passage: attention_function.Passage = self.__dict__["passage"]
+        passage.reached = False
+        given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
+        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
+        passage.is_cross_attention = bool(others)
+        passage.states = others[0] if others else given.get("hidden_states")
+        output = super().forward(*args, **kwargs)
+        passage.states = None
+        if not passage.reached:
+            raise RuntimeError(
+                f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
+                f"{self.config._attn_implementation!r}, not {attention_function.NAME!r}. "
+                "Call set_attn_implementation before ba.convert, not after."
+            )
+        return output
+
+
+class Attending(Converted):
+    """A layer whose weights have a posterior."""
+
+    part = "posterior"
+    posterior: Posterior
+
+
+def _pretrained_class() -> type | None:
+    """`PreTrainedModel`; None while transformers is not imported: then no model can be one of its own."""
+    module = sys.modules.get("transformers.modeling_utils")
+    return getattr(module, "PreTrainedModel", None)
+
+
+def _pretrained_models(model: nn.Module) -> dict[str, Any]:
+    cls = _pretrained_class()
+    if cls is None:
+        return {}
+    return {name: module for name, module in model.named_modules() if isinstance(module, cls)}
+
+
+def _roots(model: nn.Module) -> list[Any]:
+    """The pretrained models that are not a part of another one."""
+    models = _pretrained_models(model)
+    inner = {id(part) for whole in models.values() for part in whole.modules() if part is not whole}
+    return [part for part in models.values() if id(part) not in inner]
+
+
+def _attention_layers(model: nn.Module) -> dict[str, nn.Module]:
+    return {
+        name: module
+        for part_name, part in _pretrained_models(model).items()
+        for name, module in part.named_modules(prefix=part_name)
+        if is_converted(module) or (_uses_interface(type(module)) and hasattr(module, "config"))
+    }
+
+
+@cache
+def _uses_interface(cls: type[nn.Module]) -> bool:
+    """Whether the forward of this class asks transformers for its attention function."""
+    code = getattr(inspect.unwrap(cls.forward), "__code__", None)
+    return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+
+
+def is_converted(module: nn.Module) -> bool:
+    """Whether the layer is one of ours."""
+    return isinstance(module, Converted)
+
+
+def sizes(layer: nn.Module) -> tuple[int, int] | None:
+    """Heads and head size of an attention layer, which transformers' classes keep under different names."""
+    heads, head_dim = (
+        next((size for name in names for owner in (layer, layer.config) if (size := getattr(owner, name, None))), None)
+        for names in (_HEADS, _HEAD_DIMS)
+    )
+    return (heads, head_dim) if isinstance(heads, int) and isinstance(head_dim, int) else None
+
+
+def _configured(root: Any) -> list[Any]:
+    """The parts of a model whose config decides about converted layers: those layers, their siblings, and the models around them."""
+    models = list(_pretrained_models(root).values())
+    layers = list(_attention_layers(root).values())
+    deciding = {id(layer.config) for layer in layers if is_converted(layer)}
+    deciding |= {id(part.config) for part in models if any(is_converted(module) for module in part.modules())}
+    return [part for part in [*models, *layers] if id(part.config) in deciding]
+
+
+def _own_config(root: Any) -> None:
+    """Give a model its own copy of its config: two models made from one config object must not be converted together."""
+    if "bayesattn" in root.config.__dict__ and attention_function.BEFORE in root.__dict__:
+        return
+    copies: dict[int, Any] = {}
+    copy.deepcopy(root.config, copies)
+    for module in root.modules():
+        for name, attribute in module.__dict__.items():
+            if hasattr(attribute, "_attn_implementation_internal") and id(attribute) in copies:
+                module.__dict__[name] = copies[id(attribute)]
+
+
+def _pass_on_query_padding(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Tell the attention layers of a decoder which of its own positions are padding: its cross-attention cannot know."""
+    given = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **kwargs}
+    mask = given.get("attention_mask")
+    padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+    for module in model.modules():
+        if is_converted(module):
+            module.__dict__["passage"].query_padding = padding

@@ -1,0 +1,184 @@
+"""The attention function that transformers calls for a converted model.
+
+It is registered with transformers' `AttentionInterface`, and a function that builds masks with its `AttentionMaskInterface`,
+both under one name: a name that is missing from the second gets no mask at all, so that causality and padding are silently lost.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesattn.attention import attend, attend_scores
+from bayesattn.convert.transformers.latent import read_latent
+from bayesattn.nvib.projected import ReadsLatent
+from bayesattn.scopes.recording import kl_is_wanted
+
+NAME = "bayesattn"
+"""`config._attn_implementation` of a converted model."""
+
+BEFORE = "_attention_before"
+"""Where an attention layer keeps the name of the implementation that it had before."""
+
+_WITHOUT_EFFECT = {
+    "cache_position",
+    "deterministic",
+    "logits_to_keep",
+    "num_items_in_batch",
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "position_embeddings",
+    "position_ids",
+    "return_dict",
+    "sliding_window",  # it is in the mask
+    "use_cache",
+}
+_ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "indices"}
+
+
+class Passage:
+    """What a converted layer and the attention function tell each other about the forward pass under way."""
+
+    def __init__(self, parameters: list[str]) -> None:
+        self.parameters = parameters
+        """Names of the layer's arguments."""
+        self.reached = False
+        self.is_cross_attention = False
+        self.query_padding: Tensor | None = None
+        self.states: Tensor | None = None
+        """What keys and values are made of."""
+
+
+def register() -> None:
+    """Make the name known to transformers; once is enough, more do no harm."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
+
+    AttentionInterface.register(NAME, attention)
+    # the additive mask: eager, sdpa and our attention all read it, so that layers left as they are can share it
+    AttentionMaskInterface.register(NAME, eager_mask)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    softcap: float | None = None,
+    position_bias: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """The signature of transformers' attention functions; [batch, heads, length, features] in, [batch, length, heads, features] out."""
+    passage = module.__dict__.get("passage")
+    if passage is None:
+        given = {"is_causal": is_causal, "softcap": softcap, "position_bias": position_bias, **others}
+        given = {name: argument for name, argument in given.items() if argument is not None}
+        return _original(module)(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **given)
+    passage.reached = True
+    _refuse_unknown(module, others)
+    if is_causal is None:
+        is_causal = bool(getattr(module, "is_causal", True))
+    is_causal = is_causal and attention_mask is None and query.shape[2] > 1
+    wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
+    if isinstance(module, ReadsLatent):
+        output, weights = read_latent(
+            module, passage.states, query, key, attention_mask, is_causal, dropout, need_weights=bool(wants_weights)
+        )
+        return output.transpose(1, 2).contiguous(), weights
+    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
+    mask = _with_bias(attention_mask, position_bias)
+    if softcap is None:
+        call: Callable[..., Any] = partial(
+            attend,  # pyright: ignore
+            query,
+            key,
+            value,
+            module.posterior,  # pyright: ignore[reportArgumentType]
+            mask,
+            is_causal,
+            scaling,
+            dropout_p=dropout,
+            enable_gqa=True,
+            query_mask=query_mask,
+        )
+        output, weights = call(need_weights=True) if wants_weights else (call(), None)
+    else:
+        groups = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        scores = (query @ key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+        output, weights = attend_scores(
+            torch.tanh(scores / softcap) * softcap,
+            key,
+            value,
+            module.posterior,  # pyright: ignore[reportArgumentType]
+            mask,
+            is_causal,
+            dropout_p=dropout,
+            query_mask=query_mask,
+        )
+    return output.transpose(1, 2).contiguous(), weights
+
+
+def _original(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """The attention function of a layer that was left as it is."""
+    name = module.__dict__.get(BEFORE, "eager")
+    if name == "eager":
+        return sys.modules[type(module).__module__].eager_attention_forward
+    if name == "sdpa":
+        from transformers import AttentionInterface
+
+        return AttentionInterface()[name]
+    raise ValueError(
+        f"{type(module).__name__} was not converted and would run {name!r}, which cannot share a mask with the converted layers: "
+        "ba.revert(model), model.set_attn_implementation('sdpa'), and convert again."
+    )
+
+
+def _refuse_unknown(module: nn.Module, others: dict[str, Any]) -> None:
+    for name, argument in others.items():
+        if argument is None or name in _WITHOUT_EFFECT:
+            continue
+        if name in _ONLY_FLASH:
+            raise TypeError(
+                f"{type(module).__name__} was given {name}=, which packs several sequences into one row for flash attention; "
+                "Bayesian attention does not read it. Pass padded batches with attention_mask=."
+            )
+        raise TypeError(
+            f"{type(module).__name__} passes {name}= to its attention. Bayesian attention does not know this argument, and would "
+            "compute something else than the model without it. Revert the model, or leave this layer out with where=."
+        )
+
+
+def _with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
+    """One additive mask of a mask and T5's position bias."""
+    if bias is None or mask is None:
+        return bias if mask is None else mask
+    if mask.dtype == torch.bool:
+        return bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
+    return mask + bias
+
+
+def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+    """False for padded queries, so that they do not count in the KL: [batch, query].
+
+    In self-attention the mask says it: a position that no query may attend to is padding. In cross-attention and with a cache,
+    the padding of the model's own input says it.
+    """
+    batch, _, queries, _ = query.shape
+    if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
+        allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+        return allowed.flatten(1, 2).any(1).expand(batch, -1)
+    padding = passage.query_padding
+    if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
+        return padding[:, -queries:]
+    return None

@@ -1,0 +1,83 @@
+"""Figures of the study of weights, and of what priors predict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+
+from bayesattn.experiments.analysis.prior_predictive import PriorPredictive
+from bayesattn.experiments.analysis.weight_study import LayerStudy
+from bayesattn.experiments.report.plots import save
+from bayesattn.weight_space.families import FAMILIES
+
+matplotlib.use("Agg")
+
+from matplotlib import pyplot
+
+
+def densities(layers: Sequence[LayerStudy], path: Path) -> Path:
+    """The weights of each layer and the best family by likelihood, on a logarithmic scale: tails show."""
+    figure, panels = _panels(layers)
+    for axes, layer in zip(panels, layers, strict=False):
+        low, high = np.quantile(layer.sample, [0.0005, 0.9995])
+        axes.hist(layer.sample, bins=80, range=(low, high), density=True, alpha=0.5, color="grey")
+        grid = np.linspace(low, high, 300)
+        for family in dict.fromkeys(("gaussian", layer.best_by_likelihood)):
+            axes.plot(grid, layer.fits[family].frozen().pdf(grid), label=family)
+        axes.set_yscale("log")
+        axes.legend(frameon=False, fontsize="x-small")
+    return save(figure, path)
+
+
+def quantiles(layers: Sequence[LayerStudy], path: Path) -> Path:
+    """Q-Q plots of each layer against its best Gaussian, in units of its scale: a line is a Gaussian."""
+    figure, panels = _panels(layers)
+    levels = np.linspace(0.001, 0.999, 200)
+    for axes, layer in zip(panels, layers, strict=False):
+        gaussian = layer.fits["gaussian"]
+        theory = gaussian.frozen().ppf(levels) / gaussian.prior.scale
+        axes.plot(theory, np.quantile(layer.sample, levels) / gaussian.prior.scale, ".", markersize=3)
+        axes.plot(theory, theory, color="grey", linestyle=":")
+        axes.set(xlabel="Gaussian", ylabel="weights")
+    return save(figure, path)
+
+
+def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
+    """Heat maps of the correlations between the weights of different inputs."""
+    shown = [layer for layer in layers if len(layer.correlation) > 1]
+    figure, panels = _panels(shown)
+    for axes, layer in zip(panels, shown, strict=False):
+        image = axes.imshow(layer.correlation - np.eye(len(layer.correlation)), cmap="RdBu", vmin=-0.3, vmax=0.3)
+        axes.set(xticks=[], yticks=[])
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    return save(figure, path)
+
+
+def entropies(curves: Mapping[str, Sequence[PriorPredictive]], scales: Sequence[float], path: Path) -> Path:
+    """Entropy of what networks from a prior predict, alone and averaged, against the prior's scale."""
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
+    titles = {"expected_entropy": "of single networks", "entropy": "of all networks together"}
+    for axes, (attribute, title) in zip(panels, titles.items(), strict=True):
+        for name, values in curves.items():
+            line = "-" if name in FAMILIES else "--"
+            axes.plot(scales, [getattr(value, attribute) for value in values], line, label=name, marker=".")
+        axes.set(xscale="log", xlabel="scale of the weights' prior", title=title)
+    panels[0].set_ylabel("entropy (nats)")
+    panels[1].legend(frameon=False, fontsize="x-small")
+    return save(figure, path)
+
+
+def _panels(layers: Sequence[LayerStudy]):
+    columns = min(max(len(layers), 1), 4)
+    rows = -(-max(len(layers), 1) // columns)
+    figure, panels = pyplot.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
+    )
+    for axes, layer in zip(panels.flat, layers, strict=False):
+        axes.set_title(layer.name, fontsize="small")
+    for axes in panels.flat[len(layers) :]:
+        axes.axis("off")
+    return figure, list(panels.flat)

@@ -1,0 +1,153 @@
+"""`bayesattn show`: which regions of an image a model looks at to answer a question, or to write each word of a caption."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import tyro
+from rich.console import Console
+from torch import Tensor, nn
+
+from bayesattn import metrics
+from bayesattn.experiments.models.captioner import Captioner
+from bayesattn.experiments.models.mcan import MCAN
+from bayesattn.experiments.models.vqa import BottomUpVQA
+from bayesattn.experiments.report.regions import Panel, region_maps
+from bayesattn.experiments.runs import load_run
+from bayesattn.experiments.runs.single import LoadedRun
+from bayesattn.experiments.tasks.captioning import CaptionTask, Described
+from bayesattn.experiments.tasks.visual_questions import QuestionTask, at_least_two
+from bayesattn.prediction import predict
+from bayesattn.support import checks
+
+KINDS = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class ShowCommand:
+    """Draw which regions of an image a fitted model looks at: prior, posterior, mean and standard deviation over samples."""
+
+    what: tyro.conf.Positional[Literal["vqa", "caption"]]
+    """The answer to a question, or the words of a caption."""
+    run: Path
+    """Folder of a finished run of such a task."""
+    example: int = 1
+    """Number of a question or of an image of the test set, from 1."""
+    noise: float = 0.0
+    """Variance of Gaussian noise on the features."""
+    samples: int = 20
+    """Sampled predictions."""
+    output: Path = Path("regions.png")
+    """Where it is drawn: .png, .svg or .pdf."""
+
+
+def show(command: ShowCommand, console: Console) -> None:
+    """`bayesattn show vqa|caption --run … --example …`."""
+    if command.output.suffix not in KINDS:
+        raise ValueError(f"output must end in {', '.join(KINDS)}; got {command.output}.")
+    if checks.finite("noise", command.noise) < 0:
+        raise ValueError(f"noise must not be negative, got {command.noise!r}: it is a variance.")
+    checks.whole("samples", command.samples, minimum=2)
+    loaded = load_run(command.run)
+    wanted = QuestionTask if command.what == "vqa" else CaptionTask
+    if not isinstance(loaded.task, wanted):
+        good = "daquar or easy-vqa" if command.what == "vqa" else "flickr8k"
+        raise ValueError(
+            f"run={command.run} is of the task {loaded.config.task!r}: for `show {command.what}` take a run of {good}."
+        )
+    torch.manual_seed(0)
+    drawn = _answer if command.what == "vqa" else _caption
+    title, panels, picture = drawn(command, loaded)
+    region_maps(title, panels, command.output, picture)
+    console.print(title, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"Drawn: {command.output}", soft_wrap=True)
+
+
+def _answer(command: ShowCommand, loaded: LoadedRun) -> tuple[str, list[list[Panel]], Tensor | None]:
+    """Question and answer, the regions' weights, and the image if there is one."""
+    task = loaded.task
+    assert isinstance(task, QuestionTask)
+    prepared = task.prepared
+    place = _place(command.example, len(prepared.test), "questions")
+    image, words, _ = (each[place : place + 1] for each in prepared.splits.test)
+    variance = torch.tensor([command.noise])
+    prediction = loaded.predict((image, words, variance), command.samples)
+    answer = int(prediction.label)
+    certainty = metrics.top_two_p_values(at_least_two(prediction.samples)).item()
+    inputs = (*prepared.regions.of(image, variance), words)
+    panels = []
+    model = loaded.models[0]
+    if isinstance(model, BottomUpVQA) and model.objective is not None:
+        with torch.no_grad():
+            prior, posterior = model.alignments(*inputs, prediction.label)
+        panels.append(Panel("prior", prior[0]))
+        if posterior is not None:
+            panels.append(Panel(f"posterior, given “{prepared.answers[answer]}”", posterior[0]))
+    else:
+        if isinstance(model, BottomUpVQA):
+            panels += _prior_panel(model, inputs)
+        samples = _sampled(loaded, inputs, command.samples)[:, 0]
+        panels += [Panel("mean", samples.mean(0)), Panel("standard deviation", samples.std(0, correction=0))]
+    sure = "p < 0.001" if certainty < 1e-3 else f"p = {certainty:.3f}"
+    said = f"{prepared.answers[answer]} ({sure}; right: {prepared.test.answers[place][0]})"
+    return f"{prepared.test.texts[place]} → {said}", [panels], task.picture(prepared.test.images[place])
+
+
+def _caption(command: ShowCommand, loaded: LoadedRun) -> tuple[str, list[list[Panel]], None]:
+    """The caption by beam search, and the regions' weights at every word of it: means above, standard deviations below."""
+    task, model = loaded.task, loaded.models[0]
+    assert isinstance(task, CaptionTask)
+    assert isinstance(model, Captioner)
+    prepared, options = task.prepared, task.options
+    place = _place(command.example, len(prepared.test), "images")
+    image = prepared.regions.find([prepared.test.images[place]], "the captions")
+    variance = torch.tensor([command.noise])
+    (numbers,) = Described(model, prepared.regions, image, variance).captions(options.beam, options.longest_caption)
+    regions = prepared.regions.of(image, variance)
+    words = [*prepared.words.decode(numbers), "(end)"]
+    samples = _sampled(loaded, (*regions, torch.tensor([[model.bos, *numbers, model.eos]])), command.samples)[:, 0]
+    rows = [
+        [Panel(word, weights) for word, weights in zip(words, samples.mean(0), strict=True)],
+        [Panel("±", weights) for weights in samples.std(0, correction=0)],
+    ]
+    for panel in _prior_panel(model, regions):
+        rows[0].insert(0, panel)
+        rows[1].insert(0, Panel("", None))
+    return f"{prepared.test.images[place]}: {' '.join(words[:-1])}", rows, None
+
+
+def _prior_panel(model: BottomUpVQA | Captioner, inputs: tuple[Tensor, ...]) -> list[Panel]:
+    """The contextual prior's shares of the regions, if there is such a prior."""
+    with torch.no_grad():
+        prior = model.prior_weights(inputs[0], inputs[1])
+    return [] if prior is None else [Panel("prior", prior[0])]
+
+
+class _Weights(nn.Module):
+    """A model whose output is what it looks at."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def forward(self, regions: Tensor, mask: Tensor, words: Tensor) -> Tensor:
+        assert isinstance(self.model, (MCAN, BottomUpVQA, Captioner))
+        return self.model.region_weights(regions, mask, words)
+
+
+def _sampled(loaded: LoadedRun, inputs: tuple[Tensor, ...], samples: int) -> Tensor:
+    """Drawn weights, of all models, with dropout where the method predicts with it."""
+    drawn = [
+        predict(_Weights(model), inputs, samples, likelihood="values", dropout=loaded.method.samples_dropout).samples
+        for model in loaded.models
+    ]
+    return torch.cat(drawn)
+
+
+def _place(example: int, count: int, what: str) -> int:
+    if checks.whole("example", example) > count:
+        raise ValueError(f"example={example} is not in the test set, which has {count} {what}: take 1 to {count}.")
+    return example - 1

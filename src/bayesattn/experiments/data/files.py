@@ -1,0 +1,120 @@
+"""Where data files are, and whether they are what they should be.
+
+A file is looked for in $BAYESATTN_DATA; without that in `../shared/data` beside the working directory or the repository, then in
+the cache ($BAYESATTN_CACHE, else ~/.cache/bayesattn), and is last downloaded into the cache. Files may be gzipped or not: the
+checksum is that of the unpacked bytes. Nothing half-loaded: a file is read whole, checked, and only then parsed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import urllib.request
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayesattn.support.files import write_atomically
+
+
+class DataError(Exception):
+    """A data file is missing or damaged. The message says which, what is wrong and where to get it."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a data set: its path below the data folder (without .gz), the SHA-256 of its unpacked bytes, and its source."""
+
+    path: str
+    sha256: str | None
+    """None: not known, because a person makes the file."""
+    source: str
+    """Where a person gets it."""
+    url: str | None = None
+    """Where a program gets it; None: only by hand."""
+
+    def remedy(self) -> str:
+        """What to do about a missing or damaged file."""
+        place = f"Put it at {self.path} or {self.path}.gz in the folder that BAYESATTN_DATA names."
+        return f"Get it from {self.source}. {place}"
+
+
+def cache_folder() -> Path:
+    """Where downloaded and generated data is kept."""
+    named = os.environ.get("BAYESATTN_CACHE")
+    if named:
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesattn"
+
+
+def search_folders() -> list[Path]:
+    """The folders in which data files are looked for, in order."""
+    named = os.environ.get("BAYESATTN_DATA")
+    if named:
+        return [Path(named)]
+    repository = Path(__file__).resolve().parents[4]
+    beside = [Path.cwd().parent / "shared" / "data", repository.parent / "shared" / "data"]
+    return [*dict.fromkeys(beside), cache_folder() / "data"]
+
+
+def locate(file: DataFile) -> Path | None:
+    """The path of the file, packed or not; None if it is in no search folder."""
+    for folder in search_folders():
+        for path in (folder / file.path, folder / f"{file.path}.gz"):
+            if path.is_file():
+                return path
+    return None
+
+
+def read(file: DataFile) -> tuple[bytes, Path]:
+    """The unpacked bytes of the file, checked, and its path."""
+    path = locate(file) or _download(file)
+    return _checked(file, path), path
+
+
+def read_text(file: DataFile) -> tuple[str, Path]:
+    """The text of the file, checked, and its path. A mark at its start that says UTF-8 is no part of it."""
+    content, path = read(file)
+    try:
+        return content.decode("utf-8-sig"), path
+    except UnicodeDecodeError as problem:
+        raise DataError(f"{path} is not UTF-8 text ({problem}). {file.remedy()}") from None
+
+
+def _checked(file: DataFile, path: Path) -> bytes:
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as problem:
+            raise DataError(
+                f"{path} is damaged: it does not unpack ({problem}); it is probably truncated. {file.remedy()}"
+            ) from None
+    found = hashlib.sha256(content).hexdigest()
+    if file.sha256 not in (None, found) and os.environ.get("BAYESATTN_DATA_CHECK") != "off":
+        raise DataError(
+            f"{path} is not the expected file: the SHA-256 of its unpacked bytes is {found}, not {file.sha256}. {file.remedy()} "
+            "To use it all the same, set BAYESATTN_DATA_CHECK=off."
+        )
+    return content
+
+
+def _download(file: DataFile) -> Path:
+    looked = ", ".join(str(folder) for folder in search_folders())
+    missing = f"{file.path} was not found in {looked}"
+    if file.url is None:
+        raise DataError(f"{missing}. {file.remedy()}")
+    target = cache_folder() / "data" / file.path
+    try:
+        with urllib.request.urlopen(file.url, timeout=30) as response:
+            content = response.read()
+    except (OSError, ValueError) as problem:  # URLError is an OSError
+        raise DataError(f"{missing}, and downloading {file.url} failed ({problem}). {file.remedy()}") from None
+    temporary = target.with_name(target.name + ".download")
+    write_atomically(temporary, content)
+    try:
+        write_atomically(target, _checked(file, temporary))
+    finally:
+        temporary.unlink()
+    return target

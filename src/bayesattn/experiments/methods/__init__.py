@@ -1,0 +1,15 @@
+"""Name → how to make a task's model Bayesian, train it, predict with it."""
+
+from bayesattn.experiments.methods import baselines, bottlenecks, latent_alignment, variational_attention, weight_space
+from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.registered import METHODS
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "baselines",
+    "bottlenecks",
+    "latent_alignment",
+    "variational_attention",
+    "weight_space",
+]

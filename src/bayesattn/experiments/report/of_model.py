@@ -1,0 +1,88 @@
+"""The report of a saved Hugging Face model on sentences: how sure it is of each, and what it looks at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesattn.experiments.report import sections
+from bayesattn.experiments.report.of_runs import DRAWS, EXPLORED
+from bayesattn.experiments.report.page import Page
+from bayesattn.experiments.tasks.portrait import Portrait, words
+from bayesattn.inspection import attention_weights
+from bayesattn.prediction import CategoricalPrediction, predict
+
+SAMPLES = 32
+AT_ONCE = 32
+"""Sentences that are run together."""
+
+
+def model_page(model: Path, sentences: Path) -> Page:
+    """A converted text classifier that `save_pretrained` wrote, with its tokenizer, on a file of sentences, one a line."""
+    classifier, tokenizer = _loaded(model)
+    texts = _lines(sentences)
+    names = [classifier.config.id2label[index] for index in range(classifier.config.num_labels)]
+    torch.manual_seed(0)
+    prediction = CategoricalPrediction(
+        torch.cat(
+            [
+                predict(classifier, _encoded(tokenizer, texts[start : start + AT_ONCE]), SAMPLES).samples
+                for start in range(0, len(texts), AT_ONCE)
+            ],
+            1,
+        )
+    )
+    said, entropies = prediction.label.tolist(), prediction.entropy.tolist()
+    shown = [
+        sections.Shown(
+            words(text.split()),
+            entropies[place],
+            f"{names[said[place]]} ({prediction.mean[place, said[place]].item():.2f})",
+        )
+        for place, text in enumerate(texts)
+    ]
+    order = prediction.entropy.argsort().tolist()
+    chosen = list(dict.fromkeys([*order[:EXPLORED], *order[-EXPLORED:]]))
+    title = f"{Path(model).name} on {Path(sentences).name}"
+    return Page(
+        title,
+        f"{len(texts)} sentences, {SAMPLES} samples each. Made by bayesattn report.",
+        (
+            sections.most_and_least_certain(shown, Path(model).name),
+            sections.entropy({Path(model).name: prediction.entropy}, {}, len(names)),
+            sections.explorer({Path(model).name: [_explored(classifier, tokenizer, texts[place]) for place in chosen]}),
+        ),
+    )
+
+
+def _loaded(path: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    from bayesattn.huggingface import from_pretrained
+
+    return from_pretrained(AutoModelForSequenceClassification, path).eval(), AutoTokenizer.from_pretrained(path)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        texts = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except UnicodeDecodeError as problem:
+        raise ValueError(f"{path} is not text in UTF-8 ({problem.reason} at byte {problem.start}).") from None
+    texts = [text for text in texts if text]
+    if not texts:
+        raise ValueError(f"{path} holds no sentence: put one on each line.")
+    return texts
+
+
+def _encoded(tokenizer: Any, texts: list[str]) -> dict[str, torch.Tensor]:
+    return dict(tokenizer(texts, return_tensors="pt", padding=True, truncation=True))
+
+
+def _explored(model: Any, tokenizer: Any, text: str) -> sections.Explored:
+    inputs = _encoded(tokenizer, [text])
+    names = tuple(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()))
+    layers = attention_weights(model, inputs, DRAWS, generator=torch.Generator().manual_seed(0))
+    short = text if len(text) <= 50 else text[:49] + "…"
+    return sections.explored([short], [Portrait(names)], layers)[0]

@@ -1,0 +1,93 @@
+"""What is run: a task, a method, a seed, and every hyper-parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bayesattn.experiments.methods import METHODS, Method
+from bayesattn.experiments.registry import identity
+from bayesattn.experiments.tasks import TASKS, Task, Training
+from bayesattn.support import checks
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides the result of a run. Two runs with equal configs are the same run."""
+
+    task: str
+    method: str
+    seed: int
+    training: Training
+    task_options: Any
+    method_options: Any
+
+    def make_task(self) -> Task:
+        """The task with these options."""
+        return TASKS.create(self.task, self.task_options)
+
+    def make_method(self) -> Method:
+        """The method with these options."""
+        return METHODS.create(self.method, self.method_options)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> RunConfig:
+        """The inverse of `to_json`; options that are not in `values` have their defaults."""
+        return configure(
+            values["task"],
+            values["method"],
+            values["seed"],
+            training=values["training"],
+            task_options=values["task_options"],
+            method_options=values["method_options"],
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of its folder: what a person looks for, and a digest of all the rest."""
+        described = self.to_json() | {
+            part: identity(getattr(self, part)) for part in ("training", "task_options", "method_options")
+        }
+        canonical = json.dumps(described, sort_keys=True)
+        return f"{self.task}_{self.method}_seed{self.seed}_{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+
+
+def configure(
+    task: str,
+    method: str,
+    seed: int = 0,
+    *,
+    training: dict[str, Any] | None = None,
+    task_options: dict[str, Any] | None = None,
+    method_options: dict[str, Any] | None = None,
+) -> RunConfig:
+    """The defaults of `task` and `method`, with changes.
+
+    >>> configure("toy-m3", "attn-dirichlet", training={"epochs": 5}).training.epochs
+    5
+    """
+    made = TASKS.create(task)
+    return RunConfig(
+        task,
+        method,
+        checks.whole("seed", seed, minimum=0),
+        _changed(made.training, training),
+        _changed(TASKS.entry(task).options, task_options),
+        _changed(METHODS.entry(method).options, method_options),
+    )
+
+
+def _changed(options: Any, changes: dict[str, Any] | None) -> Any:
+    known = [field.name for field in dataclasses.fields(options)]
+    for name in changes or {}:
+        checks.one_of("option", name, known)
+    # JSON knows no tuples
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in (changes or {}).items()}
+    return dataclasses.replace(options, **values)

@@ -1,0 +1,21 @@
+"""The papers' tables: which runs, which published figures, how to print them."""
+
+from bayesattn.experiments.tables import bam, bam_glue, nvae, thesis, thesis_weights, translation, visual
+from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
+from bayesattn.experiments.tables.registered import TABLES
+
+__all__ = [
+    "TABLES",
+    "Budget",
+    "Dataset",
+    "Metric",
+    "Table",
+    "Variant",
+    "bam",
+    "bam_glue",
+    "nvae",
+    "thesis",
+    "thesis_weights",
+    "translation",
+    "visual",
+]

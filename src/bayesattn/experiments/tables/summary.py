@@ -1,0 +1,184 @@
+"""From runs to figures: means and standard errors over seeds, the paper's figure, the difference, the cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+from bayesattn.experiments.runs import RunConfig, configure
+from bayesattn.experiments.tables.base import Dataset, Metric, Published, Table
+from bayesattn.experiments.tables.results import TableResults
+from bayesattn.experiments.tasks import TASKS
+
+FLOOR = "floor"
+"""The name of the row of the true process."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure: the mean over seeds, its standard error (None with one seed), and what the paper printed."""
+
+    mean: float | None
+    error: float | None
+    published: Published | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        if self.mean is None or self.published is None:
+            return None
+        return self.mean - self.published.value
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one data set."""
+
+    method: str
+    seeds: int
+    cells: tuple[Cell, ...]
+    cost: float | None
+    """Processor time of its training as a ratio to that of the table's reference."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One data set of a table."""
+
+    dataset: Dataset
+    rows: tuple[Row, ...]
+    spent: str
+    """The budget in words."""
+    reference: str
+    """The method that costs are ratios to."""
+
+    @property
+    def has_published(self) -> bool:
+        """Whether the paper printed any of its figures."""
+        return any(cell.published for row in self.rows for cell in row.cells)
+
+
+def summarise(table: Table, results: TableResults) -> list[Part]:
+    """The table's data sets that have runs, each with a row for every method that has."""
+    published = table.published()
+    parts = []
+    for dataset in table.datasets:
+        rows = [_row(table, dataset, method, results, published) for method in table.methods]
+        rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
+        runs = [run for method in table.methods for run in _runs(table, dataset, method, results)]
+        if not runs:
+            continue
+        floor = results.floors.get(dataset.task)
+        if floor is not None and not any(metric.relative for metric in dataset.metrics):
+            cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
+            rows.insert(0, Row(FLOOR, 0, cells, None))
+        parts.append(Part(dataset, tuple(rows), _spent(runs), table.reference))
+    return parts
+
+
+def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
+    """Those of a row; rows of one method are told apart by all their options, defaults among them."""
+    variant = table.variant(method)
+    if sum(table.variant(row).method == variant.method for row in table.methods) == 1:
+        return results.of(dataset.task, variant.method, variant.options)
+    options = table.options_of(dataset.task, method, results.budget)
+    wanted = configure(dataset.task, variant.method, method_options=options).method_options
+    runs = results.of(dataset.task, variant.method)
+    return [run for run in runs if RunConfig.from_json(run["config"]).method_options == wanted]
+
+
+def _row(
+    table: Table,
+    dataset: Dataset,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Row:
+    cells = tuple(_cell(table, dataset, metric, method, results, published) for metric in dataset.metrics)
+    runs = _runs(table, dataset, method, results)
+    mine, reference = _seconds(runs), _seconds(_runs(table, dataset, table.reference, results))
+    return Row(method, len(runs), cells, mine / reference if mine and reference else None)
+
+
+def _cell(
+    table: Table,
+    dataset: Dataset,
+    metric: Metric,
+    method: str,
+    results: TableResults,
+    published: dict[tuple[str, str, str], Published],
+) -> Cell:
+    def figures(name: str) -> list[float]:
+        found = [figure(run, metric.ours) for run in _runs(table, dataset, name, results)]
+        return [metric.scale * each for each in found if each is not None]
+
+    def printed(name: str) -> Published | None:
+        return published.get((dataset.beside or dataset.label, metric.published, name))
+
+    values, paper = figures(method), printed(method)
+    if metric.relative:
+        others = _runs(table, dataset, table.compared_with[method], results) if method in table.compared_with else []
+        values = _gains(metric, _runs(table, dataset, method, results), others)
+    if metric.relative_to is not None:
+        # ratios have no unit: they compare where seconds on another machine do not
+        unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)
+        values = [value / statistics.fmean(unit) for value in values] if unit else []
+        paper = Published(paper.value / paper_unit.value, None) if paper and paper_unit else None
+    if not values:
+        return Cell(None, None, paper)
+    error = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), error, paper)
+
+
+def _gains(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, Any]]) -> list[float]:
+    """The change of every run's figure against the other run of the same seed, in per cent; above 0 is better."""
+    values, before = ({run["config"]["seed"]: run["metrics"][metric.ours] for run in each} for each in (runs, others))
+    sign = 1.0 if metric.higher_is_better else -1.0
+    return [
+        sign * 100.0 * (value - before[seed]) / abs(before[seed]) for seed, value in values.items() if seed in before
+    ]
+
+
+def figure(run: dict[str, Any], name: str) -> float | None:
+    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters".
+
+    None for a metric that could not be computed there, as METEOR without Java.
+    """
+    if name == "million_parameters":
+        return run["parameters"] / 1e6
+    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"].get(name)
+
+
+def _seconds(runs: list[dict[str, Any]]) -> float | None:
+    return statistics.fmean(run["train_seconds"] for run in runs) if runs else None
+
+
+def _spent(runs: list[dict[str, Any]]) -> str:
+    """Epochs, seeds and data of these runs, where they differ as a range; and what of the task was changed."""
+
+    def span(values: list[Any]) -> str:
+        low, high = min(values), max(values)
+        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+    seeds: dict[str, set[int]] = {}  # two rows may share their runs
+    for run in runs:
+        cell = repr((run["config"]["method"], run["config"]["method_options"]))
+        seeds.setdefault(cell, set()).add(run["config"]["seed"])
+    training = [run["config"]["training"] for run in runs]
+    words = [
+        f"{span([each['epochs'] for each in training])} epochs",
+        f"{span([each['samples'] for each in training])} samples",
+        f"{span([len(each) for each in seeds.values()])} seed(s)",
+        f"{span([100 * each['train_share'] for each in training])} % of the training data",
+    ]
+    return ", ".join([*words, *_changes(runs)])
+
+
+def _changes(runs: list[dict[str, Any]]) -> list[str]:
+    """The task's options that differ from its defaults: a smaller model, a smaller test."""
+    defaults = dataclasses.asdict(TASKS.entry(runs[0]["config"]["task"]).options)
+    chosen = runs[0]["config"]["task_options"]
+    return [f"{name} {value}" for name, value in chosen.items() if value != defaults.get(name)]

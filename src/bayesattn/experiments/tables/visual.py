@@ -1,0 +1,254 @@
+"""Tables on images: visual questions and captions of BAM (2020), visual questions of Deng et al. (2018). Rows of ours are added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayesattn.experiments.tables.bam import SOURCE as BAM
+from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table
+from bayesattn.experiments.tables.registered import add
+from bayesattn.experiments.tables.translation import DENG
+from bayesattn.experiments.tasks import TASKS
+from bayesattn.experiments.tasks.visual_questions import QuestionOptions
+
+QUESTION_METHODS = ("soft", "bam-lf", "bam-lc", "bam-wf", "bam-wc", "attn-dirichlet", "mc-dropout", "ensemble")
+CAPTION_METHODS = ("soft", "hard-sampled", "bam-lf", "bam-lc", "bam-wf", "bam-wc", "attn-dirichlet")
+ALIGNMENT_METHODS = (
+    "soft",
+    "marginal",
+    "hard-enumerated",
+    "hard-sampled",
+    "variational-enumerated",
+    "variational-sampled",
+    "relaxed",
+    "bam-wc",
+)
+NOISE = QuestionOptions().noise
+PAPER_NOISE = 5.0
+"""Variance of the noise in BAM's tables."""
+
+SMALL_EPOCHS = {"daquar": 10, "bottom-up": 10, "flickr8k": 5}
+SMALL_DROPOUT = 0.3
+SMALL_QUESTIONS = Budget(
+    seeds=2,
+    training={"epochs": SMALL_EPOCHS["daquar"], "learning_rate": 5e-4},
+    task_options={"test_examples": 1000, "dropout": SMALL_DROPOUT},
+)
+SMALL_CAPTIONS = Budget(
+    seeds=2,
+    training={"epochs": SMALL_EPOCHS["flickr8k"], "learning_rate": 4e-3},
+    task_options={"dim": 128},
+)
+"""For one core and about two hours (bam-2, bam-7), three quarters (bam-3) and a third of one (deng-1-vqa)."""
+
+
+def _annealed(rho: dict[str, float], epochs: int, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """BAM's options with its annealing, sigmoid(rho · epoch)."""
+    return {name: values | {"kl_sigmoid": rho[name] * epochs} for name, values in methods.items()}
+
+
+def _question_options(epochs: int) -> dict[str, dict[str, Any]]:
+    """BAM's options for visual questions; uncertainty is sampled with dropout on, as in the paper."""
+    paper = {
+        "bam-lf": {"prior_sigma": 1e9, "sigma": 1e-9},
+        "bam-lc": {"prior_sigma": 1e9, "sigma": 1e-9, "network_width": 20},
+        "bam-wf": {"k": 1000.0, "beta": 1e-2, "alpha": 1e-3},
+        "bam-wc": {"k": 1000.0, "beta": 1e-6, "network_width": 20},
+    }
+    rho = {"bam-lf": 0.2, "bam-lc": 0.2, "bam-wf": 0.2, "bam-wc": 0.1}
+    # the KL of Dirichlet attention is averaged over all weights, as that of BAM is
+    found = _annealed(rho, epochs, paper) | {"attn-dirichlet": {"kl_reduction": "mean"}}
+    return {name: values | {"samples_dropout": True} for name, values in found.items()}
+
+
+def _caption_options(epochs: int) -> dict[str, dict[str, Any]]:
+    """BAM's options for captions; those of the fixed priors, which the paper does not have, are the contextual ones'."""
+    paper = {
+        "bam-lf": {"prior_sigma": 1e3, "sigma": 0.1},
+        "bam-lc": {"prior_sigma": 1e3, "sigma": 0.1, "network_width": 10},
+        "bam-wf": {"k": 10.0, "beta": 1e-6, "alpha": 1e-6},
+        "bam-wc": {"k": 10.0, "beta": 1e-6, "network_width": 10},
+    }
+    return _annealed(dict.fromkeys(paper, 1.0), epochs, paper) | {"attn-dirichlet": {"kl_reduction": "mean"}}
+
+
+def _epochs(task: str) -> int:
+    return TASKS.create(task).training.epochs
+
+
+def _small(task: str, budget: Budget, options: dict[str, dict[str, Any]]) -> dict[str, Budget]:
+    """The small budget of our data; none of the papers'."""
+    published = "coco" if task == "flickr8k" else "vqa2"
+    spent = Budget(budget.seeds, budget.training, budget.task_options, options)
+    return {task: spent, published: Budget(seeds=0)}
+
+
+def _percent(published: str, ours: str, title: str) -> Metric:
+    return Metric(published, ours, title, True, scale=100.0)
+
+
+QUESTION_OPTIONS = {task: _question_options(_epochs(task)) for task in ("vqa2", "daquar")}
+SMALL = _small(
+    "daquar",
+    SMALL_QUESTIONS,
+    _question_options(SMALL_EPOCHS["daquar"]) | {"ensemble": {"members": 3}, "mc-dropout": {"dropout": SMALL_DROPOUT}},
+)
+
+OVERALL = (
+    _percent("accuracy_percent", "accuracy", "accuracy %"),
+    _percent("noisy_accuracy_percent", "accuracy_noise_5", "accuracy %, noisy"),
+    _percent("pavpu_percent", "pavpu", "PAvPU %"),
+    _percent("noisy_pavpu_percent", "pavpu_noise_5", "PAvPU %, noisy"),
+    Metric("nll", "nll", "NLL", False),
+    Metric("noisy_nll", "nll_noise_5", "NLL, noisy", False),
+    Metric("ece", "ece", "ECE", False),
+    Metric("noisy_ece", "ece_noise_5", "ECE, noisy", False),
+)
+add(
+    Table(
+        name="bam-2",
+        title="Table 2 of BAM: visual questions, clean and with noise of variance 5 on the features",
+        source=BAM,
+        datasets=(Dataset("vqa2", "vqa2", OVERALL), Dataset("DAQUAR", "daquar", OVERALL, beside="vqa2")),
+        methods=QUESTION_METHODS,
+        published_file="bam_table_2.csv",
+        budgets={"small": SMALL},
+        method_options=QUESTION_OPTIONS,
+        reference="soft",
+    )
+)
+
+
+def _by_kind(label: str, task: str, kinds: tuple[str, ...]) -> tuple[Dataset, ...]:
+    return tuple(
+        Dataset(
+            f"{label}, {words}{noisy}",
+            task,
+            tuple(
+                _percent(kind, f"{figure}{'' if kind == 'all' else f'_{kind}'}{suffix}", f"{kind} %") for kind in kinds
+            ),
+            beside=None if task == "vqa2" else f"vqa2, {words}{noisy}",
+        )
+        for words, figure in (("accuracy", "accuracy"), ("PAvPU", "pavpu"))
+        for noisy, suffix in (("", ""), (", noisy", f"_noise_{PAPER_NOISE:g}"))
+    )
+
+
+add(
+    Table(
+        name="bam-7",
+        title="Table 7 of BAM: visual questions by kind of answer (the runs of table bam-2)",
+        source=BAM,
+        datasets=(
+            *_by_kind("vqa2", "vqa2", ("all", "yes-no", "number", "other")),
+            *_by_kind("DAQUAR", "daquar", ("all", "number", "other")),
+        ),
+        methods=QUESTION_METHODS,
+        published_file="bam_table_7.csv",
+        budgets={"small": SMALL},
+        method_options=QUESTION_OPTIONS,
+        reference="soft",
+    )
+)
+
+add(
+    Table(
+        name="bam-vqa-noise",
+        title="Robustness of BAM on DAQUAR: trained on clean features, tested with noise on them (the runs of table bam-2)",
+        source="ours: the paper has noise of variance 5 alone",
+        datasets=tuple(
+            Dataset(
+                f"DAQUAR, {title} against the variance of the noise",
+                "daquar",
+                (
+                    Metric("", figure, f"{title}, none", higher, scale=scale),
+                    *(Metric("", f"{figure}_noise_{v:g}", f"{v:g}", higher, scale=scale) for v in NOISE),
+                ),
+            )
+            for title, figure, higher, scale in (
+                ("accuracy %", "accuracy", True, 100.0),
+                ("PAvPU %", "pavpu", True, 100.0),
+                ("NLL", "nll", False, 1.0),
+                ("ECE", "ece", False, 1.0),
+            )
+        ),
+        methods=QUESTION_METHODS,
+        published_file=None,
+        budgets={"small": SMALL},
+        method_options=QUESTION_OPTIONS,
+        reference="soft",
+    )
+)
+
+CAPTION_METRICS = (
+    *(Metric(f"bleu{order}", f"bleu_{order}", f"BLEU-{order}", True) for order in (4, 3, 2, 1)),
+    Metric("cider", "cider_d", "CIDEr-D", True),
+    Metric("rouge", "rouge_l", "ROUGE-L", True),
+    Metric("meteor", "meteor", "METEOR", True),
+)
+OUR_CAPTION_METRICS = (
+    Metric("perplexity", "perplexity", "perplexity", False),
+    Metric("cider_greedy", "cider_d_greedy", "CIDEr-D, greedy", True),
+    *(Metric("", f"cider_d_noise_{v:g}", f"noise {v:g}", True) for v in NOISE),
+)
+CAPTION_OPTIONS = {task: _caption_options(_epochs(task)) for task in ("coco", "flickr8k")}
+add(
+    Table(
+        name="bam-3",
+        title="Table 3 of BAM: captions",
+        source=BAM,
+        datasets=(
+            Dataset("coco-karpathy", "coco", CAPTION_METRICS),
+            Dataset("Flickr8k", "flickr8k", CAPTION_METRICS, beside="coco-karpathy"),
+            Dataset("Flickr8k, greedy captions clean and with noise", "flickr8k", OUR_CAPTION_METRICS),
+        ),
+        methods=CAPTION_METHODS,
+        published_file="bam_table_3.csv",
+        budgets={"small": _small("flickr8k", SMALL_CAPTIONS, _caption_options(SMALL_EPOCHS["flickr8k"]))},
+        method_options=CAPTION_OPTIONS,
+        reference="soft",
+    )
+)
+
+BOTTOM_UP: dict[str, Any] = {"model": "bottom-up"}
+# the product of two ReLU layers learns slowly and soon overfits: a large rate, decay and dropout, by the validation images
+SMALL_ALIGNMENT = Budget(
+    seeds=3,
+    training={"epochs": SMALL_EPOCHS["bottom-up"], "learning_rate": 1e-2, "weight_decay": 3e-4},
+    task_options=SMALL_QUESTIONS.task_options | BOTTOM_UP | {"dropout": 0.5},
+)
+ALIGNMENT_METRICS = (
+    Metric("nll", "nll", "NLL", False),
+    _percent("accuracy_percent", "accuracy", "accuracy %"),
+    Metric("noisy_nll", "nll_noise_5", "NLL, noisy", False),
+    _percent("noisy_accuracy_percent", "accuracy_noise_5", "accuracy %, noisy"),
+)
+add(
+    Table(
+        name="deng-1-vqa",
+        title="Table 1 of Deng et al., right: visual questions with soft, hard, marginal and variational alignment",
+        source=DENG,
+        datasets=(
+            Dataset("vqa2", "vqa2", ALIGNMENT_METRICS),
+            Dataset("DAQUAR", "daquar", ALIGNMENT_METRICS, beside="vqa2"),
+        ),
+        methods=ALIGNMENT_METHODS,
+        published_file="deng_table_1_vqa.csv",
+        budgets={
+            "paper": {
+                "vqa2": Budget(
+                    training={"epochs": 50, "batch_size": 512, "learning_rate": 5e-4},
+                    task_options=BOTTOM_UP | {"dim": 1024, "dropout": 0.5},
+                ),
+                "daquar": Budget(task_options=BOTTOM_UP),
+            },
+            "small": _small(
+                "daquar",
+                SMALL_ALIGNMENT,
+                {"bam-wc": _question_options(SMALL_EPOCHS["bottom-up"])["bam-wc"]},
+            ),
+        },
+        method_options={task: {"bam-wc": options["bam-wc"]} for task, options in QUESTION_OPTIONS.items()},
+        reference="soft",
+    )
+)

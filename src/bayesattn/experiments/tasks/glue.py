@@ -1,0 +1,212 @@
+"""Five tasks of GLUE with a small pretrained encoder (BAM, table 5): its score, calibration, selective prediction, intervals."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from torchmetrics.functional import matthews_corrcoef, pearson_corrcoef, spearman_corrcoef
+from torchmetrics.functional.classification import binary_f1_score
+
+from bayesattn import metrics
+from bayesattn.experiments.data.files import cache_folder
+from bayesattn.experiments.data.glue import FILES, Sentences, TaskName, load_glue
+from bayesattn.experiments.data.pretrained import minilm
+from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
+from bayesattn.experiments.tasks.batching import by_length
+from bayesattn.experiments.tasks.classification import figures
+from bayesattn.experiments.tasks.registered import TASKS
+from bayesattn.prediction import CategoricalPrediction, GaussianPrediction
+from bayesattn.support import checks
+from bayesattn.support.files import write_atomically
+
+MINILM = "minilm"
+HELD_OUT = 500
+"""Most training examples that validate and are not trained on: GLUE's dev examples are the test."""
+LEVELS = (0.5, 0.9)
+"""Of the intervals of a regression."""
+COVERAGES = (0.5, 0.8, 0.9, 1.0)
+"""At which the risk of selective prediction is kept."""
+
+
+@dataclass(frozen=True)
+class GlueOptions:
+    """The pretrained encoder, and what of it and of the data is used."""
+
+    model: str = MINILM
+    """all-MiniLM-L6-v2 from the package registry, or what `from_pretrained` of transformers takes: a folder, a name on the Hub."""
+    max_length: int = 128
+    """Tokens of a text or pair; longer ones are cut."""
+    frozen_layers: int = 0
+    """Lowest layers that stay as pretrained, without noise and dropout; they are run once, and what they give is kept in the cache."""
+    dropout: float = 0.1
+    """Dropout of the encoder in training, unless the method has a dropout of its own."""
+    train_examples: int | None = None
+    """Use so many training examples, drawn at random; None: all."""
+
+
+class GlueTask(Task):
+    """One of the five tasks. STS-B is a regression with a Gaussian likelihood, the others have two classes."""
+
+    training = Training(epochs=3, samples=20, batch_size=32, learning_rate=5e-5)
+
+    def __init__(self, options: GlueOptions, name: TaskName):
+        checks.whole("max_length", options.max_length, minimum=8)
+        checks.whole("frozen_layers", options.frozen_layers, minimum=0)
+        checks.fraction("dropout", options.dropout)
+        if options.train_examples is not None:
+            checks.whole("train_examples", options.train_examples, minimum=10)
+        self.options = options
+        self.dropout = options.dropout
+        self.name: TaskName = name
+        self.files = tuple(FILES[name].values())
+        self.regression = name == "STS-B"
+        self.likelihood = "gaussian" if self.regression else "categorical"
+
+    def load(self) -> Splits:
+        train, test = load_glue(self.name, "train"), load_glue(self.name, "dev")
+        order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
+        order = order[: self.options.train_examples]
+        held = order[: min(HELD_OUT, len(order) // 10)]
+        inputs, labels = self._encoded(train, "train", order)
+        dev, dev_labels = self._encoded(test, "dev", torch.arange(len(test)))
+        short_first = _lengths(dev).argsort(stable=True)  # predictions are made of neighbours together: little padding
+        return Splits(
+            (inputs[len(held) :], labels[len(held) :]),
+            (inputs[: len(held)], labels[: len(held)]),
+            (dev[short_first], dev_labels[short_first]),
+        )
+
+    def build(self, dropout: float) -> nn.Module:
+        from bayesattn.experiments.models.text import TextModel
+
+        options = self.options
+        return TextModel(self._path(), 2, dropout or self.dropout, options.frozen_layers, self.regression)
+
+    def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
+        return by_length(_lengths(train[0]), order, size)
+
+    def nll(self, model: nn.Module, batch: Examples) -> Tensor:
+        inputs, labels = batch
+        output: Any = model(inputs)
+        if self.regression:
+            mean, scale = output
+            return F.gaussian_nll_loss(mean, labels, scale.square(), full=True, reduction="none")
+        return F.cross_entropy(output, labels, reduction="none")
+
+    def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
+        inputs, labels = splits.test
+        prediction = predict(inputs)
+        if isinstance(prediction, GaussianPrediction):
+            found = _of_regression(prediction, labels)
+        else:
+            assert isinstance(prediction, CategoricalPrediction)
+            found = _of_classes(prediction, labels, self.name)
+        held_out, held_labels = splits.validation
+        found.metrics["validation_nll"] = -predict(held_out).log_prob(held_labels).mean().item()
+        return found
+
+    def _path(self) -> str:
+        return str(minilm()) if self.options.model == MINILM else self.options.model
+
+    def _encoded(self, sentences: Sentences, split: str, chosen: Tensor) -> Examples:
+        """The chosen texts as the model takes them, and their labels."""
+        labels = torch.tensor(sentences.labels)[chosen]
+        tokens = self._tokens(sentences, chosen.tolist())
+        layers = self.options.frozen_layers
+        if not layers:
+            return tokens, labels
+        from bayesattn.experiments.models.text import frozen
+
+        digest = hashlib.sha256(repr((self._path(), layers)).encode() + tokens.numpy().tobytes()).hexdigest()[:16]
+        kept = cache_folder() / "frozen" / f"{self.name}-{split}-{digest}.safetensors"
+        if not kept.exists():
+            write_atomically(kept, save({"hidden": frozen(self._path(), layers, tokens)}))
+        return load_file(kept)["hidden"], labels
+
+    def _tokens(self, sentences: Sentences, chosen: list[int]) -> Tensor:
+        import transformers
+
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(self._path())
+        seconds = sentences.seconds
+        encoded = tokenizer(
+            [sentences.texts[index] for index in chosen],
+            None if seconds is None else [seconds[index] for index in chosen],
+            truncation=True,
+            max_length=self.options.max_length,
+            padding="longest",
+            return_token_type_ids=True,
+            return_tensors="pt",
+        )
+        return torch.stack([encoded["input_ids"], encoded["attention_mask"], encoded["token_type_ids"]], 1)
+
+
+def _lengths(inputs: Tensor) -> Tensor:
+    """Of texts as tokens, [n, 3, length], or as what frozen layers made of them, [n, length, features]."""
+    return inputs[:, 1].sum(1) if not inputs.is_floating_point() else (inputs != 0).any(-1).sum(1)
+
+
+def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) -> Evaluation:
+    samples, mean = prediction.samples, prediction.mean
+    found = figures(mean, labels) | {"nll": -prediction.log_prob(labels).mean().item()}
+    right = (mean.argmax(-1) == labels).float()
+    if name == "CoLA":
+        found["score"] = matthews_corrcoef(mean.argmax(-1), labels, task="binary").item()
+    elif name == "MRPC":
+        found["f1_of_paraphrases"] = binary_f1_score(mean.argmax(-1), labels).item()
+        found["score"] = (found["accuracy"] + found["f1_of_paraphrases"]) / 2
+    else:
+        found["score"] = found["accuracy"]
+    # the t-test needs two samples: a model without noise gives the same one twice, and is certain of everything
+    twice = samples if len(samples) > 1 else samples.expand(2, -1, -1)
+    for threshold in (0.01, 0.05, 0.1):
+        found[f"pavpu_{threshold:g}"] = metrics.pavpu(twice, labels, threshold=threshold).value
+    return _selective(found, mean.amax(-1), 1 - right)
+
+
+def _of_regression(prediction: GaussianPrediction, values: Tensor) -> Evaluation:
+    mean = prediction.mean
+    pearson, spearman = pearson_corrcoef(mean, values).item(), spearman_corrcoef(mean, values).item()
+    found = {
+        "score": (pearson + spearman) / 2,
+        "pearson": pearson,
+        "spearman": spearman,
+        "rmse": (mean - values).square().mean().sqrt().item(),
+        "nll": -prediction.log_prob(values).mean().item(),
+    }
+    for level in LEVELS:
+        lower, upper = prediction.interval(level)
+        found[f"coverage_{level:g}"] = ((lower <= values) & (values <= upper)).float().mean().item()
+        found[f"width_{level:g}"] = (upper - lower).mean().item()
+    return _selective(found, -prediction.variance, (mean - values).square())
+
+
+def _selective(found: dict[str, float], confidence: Tensor, loss: Tensor) -> Evaluation:
+    """With the area under risk against coverage, and points of that curve."""
+    risk = metrics.selective_risk(confidence, loss)
+    found["aurc"] = risk.mean().item()
+    curve = {f"{coverage:g}": risk[max(0, round(coverage * len(risk)) - 1)].item() for coverage in COVERAGES}
+    return Evaluation(found, {"risk_at_coverage": curve})
+
+
+_QUESTIONS: dict[TaskName, str] = {
+    "CoLA": "is the sentence acceptable?",
+    "SST-2": "is the review positive?",
+    "RTE": "does the second sentence follow?",
+    "MRPC": "do both sentences say the same?",
+    "STS-B": "how similar are two sentences, 0 to 5?",
+}
+for _name, _words in _QUESTIONS.items():
+    TASKS.add(
+        _name.lower().replace("-", ""),
+        f"GLUE's {_name}: {_words} MiniLM, fine-tuned",
+        GlueOptions(),
+        partial(GlueTask, name=_name),
+    )

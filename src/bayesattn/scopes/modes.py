@@ -1,0 +1,86 @@
+"""What is drawn in a forward pass, and from where: `sampling()`, and `one_draw()` for a network that is random as a whole.
+
+The state is per thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+Drawn = TypeVar("Drawn")
+
+
+class DrawsOnce:
+    """Marks modules whose draw belongs to a whole network and not to a row of the batch, such as random weights.
+
+    `predict` gives every sample a pass of its own through such a model, instead of folding samples into the batch.
+    """
+
+
+class Draw:
+    """One sample of a whole network: its number, and what has been drawn for it."""
+
+    def __init__(self, index: int):
+        self.index = index
+        self.kept: dict[int, Any] = {}
+
+
+class _State(threading.local):
+    sampling: bool = False
+    generator: torch.Generator | None = None
+    draw: Draw | None = None
+
+
+_state = _State()
+
+
+@contextmanager
+def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
+    """Sample in this block, also in eval mode; with a `generator`, all noise of the block comes from it."""
+    outer = (_state.sampling, _state.generator)
+    _state.sampling, _state.generator = True, generator
+    try:
+        yield
+    finally:
+        _state.sampling, _state.generator = outer
+
+
+def is_sampling() -> bool:
+    """Whether a `sampling()` block is open."""
+    return _state.sampling
+
+
+def current_generator() -> torch.Generator | None:
+    """The generator of the innermost `sampling(generator=...)` block."""
+    return _state.generator
+
+
+@contextmanager
+def one_draw(index: int = 0) -> Iterator[None]:
+    """All passes in this block are of one network: what belongs to the whole network is drawn once and kept."""
+    outer = _state.draw
+    _state.draw = Draw(index)
+    try:
+        yield
+    finally:
+        _state.draw = outer
+
+
+def current_draw() -> Draw | None:
+    """The draw of the innermost `one_draw()` block."""
+    return _state.draw
+
+
+def kept_draw(source: Any, make: Callable[[], Drawn]) -> Drawn:
+    """`make()`; inside `one_draw()` only the first time for each `source`, and the same again from then on."""
+    draw = _state.draw
+    if draw is None:
+        return make()
+    if id(source) not in draw.kept:
+        draw.kept[id(source)] = make()
+    return draw.kept[id(source)]

@@ -1,0 +1,35 @@
+"""Weight-space inference: the weights of any network as random variables."""
+
+from bayesattn.weight_space.concrete_dropout import ConcreteDropout, concrete_dropout
+from bayesattn.weight_space.ensemble import Ensemble, ensemble
+from bayesattn.weight_space.laplace import LaplacePosterior, laplace
+from bayesattn.weight_space.mean_field import mean_field
+from bayesattn.weight_space.priors import (
+    THESIS_PRIORS,
+    WeightPrior,
+    fitted_priors,
+    load_priors,
+    save_priors,
+    thesis_priors,
+)
+from bayesattn.weight_space.selection import choose_layers
+from bayesattn.weight_space.swag import collect, swag
+
+__all__ = [
+    "THESIS_PRIORS",
+    "ConcreteDropout",
+    "Ensemble",
+    "LaplacePosterior",
+    "WeightPrior",
+    "choose_layers",
+    "collect",
+    "concrete_dropout",
+    "ensemble",
+    "fitted_priors",
+    "laplace",
+    "load_priors",
+    "mean_field",
+    "save_priors",
+    "swag",
+    "thesis_priors",
+]

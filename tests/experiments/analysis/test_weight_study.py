@@ -1,0 +1,84 @@
+"""The study of weights, from runs to a preset that mean_field accepts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bayesattn as ba
+from bayesattn.experiments import cli
+from bayesattn.experiments.analysis.weight_study import collect_weights, fitted_priors, study, study_configs
+from bayesattn.experiments.tasks import TASKS
+
+
+def made_up() -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        "head.weight": random.laplace(scale=0.2, size=(40, 8, 64)),
+        "head.bias": random.normal(scale=0.5, size=(40, 8)),
+        "norm.weight": np.ones((40, 16)),
+        "zero.bias": np.zeros((40, 4)),
+    }
+
+
+def test_a_layer_is_described() -> None:
+    (layer,) = study(made_up())
+    assert (layer.name, layer.runs, layer.weights) == ("head.weight", 40, 40 * 8 * 64)
+    assert layer.best_by_likelihood == "laplace"
+    assert layer.scale == pytest.approx(0.2 * 2**0.5, rel=0.05)
+    assert layer.off_diagonal == pytest.approx(layer.off_diagonal_isotropic, rel=0.2)
+
+
+def test_the_fitted_priors() -> None:
+    weights = made_up()
+    priors = fitted_priors(weights, study(weights))
+    assert priors["head.weight"].family == "laplace"
+    assert priors["head.weight"].scale == pytest.approx(0.2, rel=0.05)
+    assert priors["head.bias"].scale == pytest.approx(0.5, rel=0.1)
+    assert priors["norm.weight"] == ba.weight_space.WeightPrior("gaussian", 1.0)
+    assert priors["zero.bias"].scale == 1e-4
+
+
+def test_the_command_writes_table_figures_and_priors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    arguments = ("study", "digits", "--runs", "2", "--epochs", "1")
+    monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments])
+    cli.main()
+    assert "encoder.layers.1.linear2.weight" in capsys.readouterr().out
+    folder = tmp_path / "study/digits"
+    assert {path.name for path in folder.iterdir()} == {
+        "study.json", "priors.json", "densities.png", "quantiles.png", "correlations.png",
+    }  # fmt: skip
+    figures = json.loads((folder / "study.json").read_text())
+    weights = collect_weights(study_configs("digits", 2, {"epochs": 1}), tmp_path / "runs")
+    (head,) = [layer for layer in figures["layers"] if layer["name"] == "head.weight"]
+    assert head["scale"] == pytest.approx(weights["head.weight"].std(), rel=1e-4)
+    model = ba.weight_space.mean_field(
+        TASKS.create("digits").build(0.0), "laplace", ba.weight_space.load_priors(folder / "priors.json")
+    )
+    with ba.record() as latents:
+        model(TASKS.create("digits").load().test[0][:2])
+    assert latents.global_kl.isfinite()
+
+
+def test_a_study_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="No run of the study has finished"):
+        collect_weights(study_configs("toy-m1", 2), tmp_path)
+
+
+@pytest.mark.parametrize("task", ["toy-m1", "pos"])
+def test_the_page_has_the_figures_of_the_study(task: str) -> None:
+    docs = Path(__file__).parents[3] / "docs"
+    rows = [line for line in (docs / "study.md").read_text().splitlines() if line.startswith("| `")]
+    for layer in json.loads((docs / "study" / task / "study.json").read_text())["layers"]:
+        names = (layer["best_by_error"], layer["best_by_likelihood"], str(layer["modes"]))
+        sizes = (f"{layer['off_diagonal']:.4f}", f"{layer['off_diagonal_isotropic']:.4f}")
+        (found,) = [row for row in rows if row.startswith(f"| `{layer['name']}` | {layer['scale']:.3f} |")]
+        assert found.endswith("".join(f"| {value} " for value in (*names, *sizes)) + "|")

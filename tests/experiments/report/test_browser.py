@@ -1,0 +1,136 @@
+"""The report in a real browser: it loads without errors, its controls work, its numbers are those of the files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+
+from bayesattn.experiments.report import sections
+from bayesattn.experiments.report.page import Page, write_page
+from bayesattn.experiments.tables.summary import summarise
+from helpers.report_cases import MODELS, SENTENCE, page
+from helpers.table_cases import RESULTS, TABLE
+
+BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="needs Debian's chromium and chromium-driver (.ci/run installs them)"
+)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    assert BROWSER is not None
+    options.binary_location = BROWSER
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def opened(browser: webdriver.Chrome, tmp_path: Path) -> webdriver.Chrome:
+    browser.get(write_page(page(), tmp_path / "report.html").as_uri())
+    return browser
+
+
+def choose(browser: webdriver.Chrome, name: str, text: str) -> None:
+    Select(browser.find_element(By.NAME, name)).select_by_visible_text(text)
+
+
+def shown_weights(browser: webdriver.Chrome) -> list[str]:
+    return [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, ".weights td:nth-child(3)")]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+def test_it_loads_without_errors_and_fits_the_window(
+    browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int
+) -> None:
+    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(write_page(page(), tmp_path / "report.html").as_uri())
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    background = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+    brightness = sum(int(part) for part in background[4:-1].split(",")) / 3
+    assert (brightness > 200) == (scheme == "light")
+
+
+def test_what_comes_from_outside_is_shown_and_not_run(opened: webdriver.Chrome) -> None:
+    assert opened.title == "A <report>"
+    assert SENTENCE[2] in opened.find_element(By.CSS_SELECTOR, ".examples").text
+
+
+def test_the_explorer_shows_what_is_chosen(opened: webdriver.Chrome) -> None:
+    for model, example, layer, head in (("first", 0, "layer 0", 0), ("second", 1, "layer 1", 1)):
+        chosen = MODELS[model][example]
+        choose(opened, "model", model)
+        choose(opened, "example", chosen.title)
+        choose(opened, "layer", layer)
+        choose(opened, "head", str(head + 1))
+        weights = chosen.layers[layer]
+        mean, deviation = weights.mean[head, 0], weights.deviation[head, 0]
+        expected = [f"{m:.3f} ± {d:.3f}" for m, d in zip(mean.tolist(), deviation.tolist(), strict=True)]
+        assert shown_weights(opened) == expected
+        prior = [cell.text for cell in opened.find_elements(By.CSS_SELECTOR, ".weights td:nth-child(4)")]
+        assert prior == [f"{value:.3f}" for value in weights.prior[head, 0].tolist()]
+    patches = opened.find_elements(By.CSS_SELECTOR, ".patches button")
+    assert len(patches) == 4
+    patches[2].click()
+    assert "query 3" in opened.find_element(By.CSS_SELECTOR, "[role=status]").text
+
+
+def test_the_explorer_works_with_the_keyboard(opened: webdriver.Chrome) -> None:
+    weights = MODELS["first"][0].layers["layer 0"]
+    slider = opened.find_element(By.NAME, "query")
+    slider.send_keys(Keys.ARROW_RIGHT)
+    assert shown_weights(opened)[0].startswith(f"{weights.mean[0, 1, 0].item():.3f}")
+    for draw in range(3):
+        slider.send_keys("n")
+        assert shown_weights(opened) == [f"{value:.3f}" for value in weights.samples[draw, 0, 1].tolist()]
+    status = opened.find_element(By.CSS_SELECTOR, "[role=status]")
+    assert "sample 3 of 3" in status.text
+    slider.send_keys("p")
+    assert "sample 2 of 3" in status.text
+    slider.send_keys("m")
+    assert "mean of 3 samples" in status.text
+
+
+def test_the_numbers_of_a_table_are_those_of_its_file(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    (part,) = summarise(TABLE, RESULTS)
+    browser.get(write_page(Page("A table", "", (sections.table(part),)), tmp_path / "table.html").as_uri())
+    runs = [run["metrics"]["log_likelihood"] for run in RESULTS.of("toy-m1", "mle")]
+    mean = sum(runs) / len(runs)
+    rows = {
+        row.find_element(By.CSS_SELECTOR, "td").text: row for row in browser.find_elements(By.CSS_SELECTOR, "tbody tr")
+    }
+    shown = rows["mle"].find_element(By.CSS_SELECTOR, "td.ours").text
+    assert shown.split(" ± ")[0] == f"{mean:.2f}".replace("-", "−")
+    dot = browser.find_element(By.CSS_SELECTOR, "circle.ours title")
+    assert float(dot.get_attribute("textContent").removeprefix("ours: ")) == pytest.approx(
+        RESULTS.floors["toy-m1"]["log_likelihood"], rel=1e-4
+    )
+    assert browser.get_log("browser") == []

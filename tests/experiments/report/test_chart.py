@@ -1,0 +1,56 @@
+"""Charts: where figures land, and what is left out."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+
+from bayesattn.experiments.report import chart
+
+
+def circles(svg: str) -> list[float]:
+    return [float(place) for place in re.findall(r'cx="([\d.]+)"', svg)]
+
+
+def test_dots_lie_in_the_order_of_their_figures_at_equal_distances() -> None:
+    svg = chart.dots([chart.Dot("a", 1.0), chart.Dot("b", 3.0), chart.Dot("c", 2.0, 0.5, 1.5)], "figures")
+    a, b, c = circles(svg)
+    assert b - c == pytest.approx(c - a, abs=0.05)
+    left, right = map(float, re.search(r'class="error" d="M([\d.]+) [\d.]+H([\d.]+)"', svg).groups())
+    assert (left + right) / 2 == pytest.approx(c, abs=0.05)
+    assert right - left == pytest.approx(b - c, abs=0.05)
+    assert svg.count('class="paper"') == 1
+
+
+def test_figures_that_are_not_finite_are_left_out_of_a_line() -> None:
+    svg = chart.lines({"loss": [(1.0, math.nan), (2.0, 1.0), (3.0, math.inf), (4.0, 2.0)]}, "loss", "epoch", "loss")
+    assert re.search(r'class="line s0" d="M[\d.]+ [\d.]+L[\d.]+ [\d.]+"', svg)
+    assert chart.lines({"loss": [(1.0, math.nan)]}, "loss", "epoch", "loss") == ""
+
+
+def test_lines_fill_the_width_of_the_chart() -> None:
+    drawn = chart.lines({"risk": [(0.0, 0.1), (0.5, 0.2), (1.0, 0.3)]}, "risk", "coverage", "error rate")
+    (path,) = re.findall(r'class="line s0" d="M([^"]+)"', drawn)
+    across = [float(point.split()[0]) for point in path.split("L")]
+    assert across == [62.0, 304.0, 546.0]
+
+
+def test_a_histogram_is_a_density() -> None:
+    density = chart._density([0.1, 0.1, 0.9, 5.0], 1.0, 10)
+    assert sum(density) / 10 == pytest.approx(1.0)
+    assert density[9] == pytest.approx(5.0)  # what lies beyond the end is counted in the last bin
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-27.3, -25.1), (0.00012, 0.00031), (3.0, 4e6)])
+def test_ticks_are_round_few_and_inside(low: float, high: float) -> None:
+    ticks = chart._Scale(low, high, 0, 100).ticks()
+    assert 3 <= len(ticks) <= 7
+    assert all(low - 1e-9 <= tick <= high + 1e-9 for tick in ticks)
+    step = ticks[1] - ticks[0]
+    assert f"{step:.1e}"[0] in "125"
+
+
+def test_names_are_escaped() -> None:
+    assert "<i>" not in chart.dots([chart.Dot("<i>", 1.0)], "<i>")

@@ -1,0 +1,87 @@
+"""Tables of BAM on graphs and language models: the paper's figures and hyper-parameters, budgets, runs that tables share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayesattn.experiments.tables import TABLES
+from bayesattn.experiments.tables.base import Published
+
+RESULTS = Path(__file__).parents[3] / "results"
+
+
+def options(task: str, row: str, table: str = "bam-1", budget: str = "paper") -> Any:
+    (config,) = TABLES[table].configs(budget, seeds=1, tasks=[task], methods=[row])
+    return config.method_options
+
+
+def test_published_figures_are_the_papers() -> None:
+    graphs, language = TABLES["bam-1"].published(), TABLES["bam-5"].published()
+    assert graphs["pubmed", "accuracy_percent", "gat"] == Published(77.26, None)
+    assert graphs["citeseer", "accuracy_percent", "bam-wc"] == Published(73.52, 0.4)
+    assert language["mrpc", "glue_score", "mle"] == Published(86.5, None)
+    assert language["cola", "glue_score", "bam-wc"] == Published(55.8, None)
+
+
+@pytest.mark.parametrize(
+    ("graph", "k", "beta", "alpha", "rho"), [("cora", 1, 1e-10, 1e-15, 0.2), ("citeseer", 100, 1e-15, 1e-7, 0.1)]
+)
+def test_the_papers_hyper_parameters_on_graphs(graph: str, k: float, beta: float, alpha: float, rho: float) -> None:
+    fixed = options(graph, "bam-wf")
+    assert (fixed.k, fixed.beta, fixed.alpha) == (k, beta, alpha)
+    assert fixed.kl_sigmoid == pytest.approx(rho * 400), "the annealing is by epochs, not by share"
+    contextual = options(graph, "bam-wc")
+    assert (contextual.k, contextual.beta, contextual.network_width, contextual.prior_over) == (k, beta, 1, "all")
+    assert options(graph, "bam-no-kl").kl_weight == 0
+    assert options(graph, "bam-no-kl").k == k
+    assert not options(graph, "bam-wc-detached").kl_gradient
+    assert options(graph, "bam-lf").prior_sigma == 1e15
+    methods = [row for row in TABLES["bam-1"].methods if row.startswith(("bam", "attn"))]
+    assert all(options(graph, row).samples_dropout for row in methods)
+
+
+def test_the_papers_k_on_language_models() -> None:
+    papers = {"cola": 10, "stsb": 20, "sst2": 1000, "rte": 1000, "mrpc": 100}
+    assert {task: options(task, "bam-wc", "bam-5", "small").k for task in papers} == papers
+    for task in papers:
+        found = options(task, "bam-wc", "bam-5", "small")
+        assert (found.beta, found.network_width, found.kl_sigmoid) == (0.01, 5, 0.0), "no annealing there"
+
+
+def test_the_tuned_k_is_the_best_of_the_committed_grid() -> None:
+    runs = json.loads((RESULTS / "bam-5-k-small.json").read_text())["runs"]
+    best: dict[str, tuple[float, float]] = {}
+    for run in runs:
+        task, k, nll = run["config"]["task"], run["config"]["method_options"]["k"], run["metrics"]["validation_nll"]
+        best[task] = min(best.get(task, (float("inf"), 0.0)), (nll, k))
+    assert {task: options(task, "bam-wc, k tuned", "bam-5", "small").k for task in best} == {
+        t: k for t, (_, k) in best.items()
+    }
+    assert len(runs) == 20
+    for task in best:
+        tuned, papers = (options(task, row, "bam-5", "small") for row in ("bam-wc, k tuned", "bam-wc"))
+        assert replace(tuned, k=papers.k) == papers, "nothing but k differs"
+
+
+def test_the_row_with_a_light_kl_differs_in_the_weight_alone() -> None:
+    for task in TABLES["bam-5"].tasks():
+        light, papers = (options(task, row, "bam-5", "small") for row in ("bam-wc, KL weight 0.01", "bam-wc"))
+        assert (light.kl_weight, papers.kl_weight) == (0.01, 1.0)
+        assert replace(light, kl_weight=1.0) == papers
+
+
+def test_seeds_and_shared_runs() -> None:
+    seeds = {task: {c.seed for c in TABLES["bam-1"].configs(tasks=[task])} for task in TABLES["bam-1"].tasks()}
+    assert {task: len(found) for task, found in seeds.items()} == {"cora": 10, "citeseer": 10, "pubmed": 5}
+    runs = {config.name for config in TABLES["bam-1"].configs()}
+    assert {config.name for config in TABLES["bam-noise"].configs()} <= runs
+    language = TABLES["bam-5"].configs("small")
+    assert {c.task for c in language} == {"cola", "rte", "mrpc", "stsb", "sst2"}
+    assert {c.seed for c in language} == {0, 1, 2}
+    shared = {config.name for config in TABLES["bam-5-k"].configs("small")} & {config.name for config in language}
+    assert len(shared) >= 4, "a k that is the paper's is not run again"

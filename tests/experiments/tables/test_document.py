@@ -1,0 +1,41 @@
+"""docs/results.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bayesattn.experiments.tables.document import kept_files, render
+from bayesattn.experiments.tables.results import read, write
+from helpers.table_cases import RESULTS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_document_has_every_table_and_its_reading(tmp_path: Path) -> None:
+    write(RESULTS, tmp_path)
+    (tmp_path / "thesis-3.11.reading.md").write_text("The floor holds.\n")
+    text = render(tmp_path, tmp_path / "docs" / "results.md").read_text()
+    assert "## Table 3.11" in text
+    assert "The floor holds." in text
+    assert "| floor | −25.00 |" in text
+    assert "Commits: abc" in text
+
+
+def test_an_empty_folder_is_no_results(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="bayesattn table NAME"):
+        render(tmp_path, tmp_path / "results.md")
+
+
+def test_the_projects_document_is_rendered_from_its_results(tmp_path: Path) -> None:
+    if not kept_files(ROOT / "results"):
+        pytest.skip("no results are kept yet")
+    assert render(ROOT / "results", tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+
+
+@pytest.mark.parametrize("path", kept_files(ROOT / "results"), ids=lambda path: path.name)
+def test_no_kept_run_beats_the_floor(path: Path) -> None:
+    for run in read(path).runs:
+        if "gap_to_floor" in run["metrics"]:
+            assert run["metrics"]["gap_to_floor"] > -2 * run["metrics"]["gap_to_floor_se"], run["config"]

@@ -1,0 +1,67 @@
+"""Tables on images: the papers' figures, their hyper-parameters, runs that tables share."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayesattn.experiments.tables import TABLES
+from bayesattn.experiments.tables.base import Published
+from bayesattn.experiments.tables.results import TableResults
+from bayesattn.experiments.tables.show import as_markdown
+from bayesattn.experiments.tables.summary import summarise
+
+
+def test_published_figures_are_the_papers() -> None:
+    two, seven = TABLES["bam-2"].published(), TABLES["bam-7"].published()
+    assert two["vqa2", "noisy_accuracy_percent", "bam-wc"] == Published(62.89, None)
+    assert two["vqa2", "pavpu_percent", "soft"] == Published(70.04, None)
+    assert seven["vqa2, PAvPU, noisy", "number", "bam-wc"] == Published(51.38, None)
+    assert len(seven) == 4 * 4 * 5
+    three = TABLES["bam-3"].published()
+    assert three["coco-karpathy", "cider", "hard-sampled"] == Published(84.4, None)
+    assert three["coco-karpathy", "bleu4", "bam-wc"] == Published(32.8, 0.1)
+    assert TABLES["deng-1-vqa"].published()["vqa2", "nll", "marginal"] == Published(1.69, None)
+
+
+def test_the_papers_hyper_parameters() -> None:
+    configs = {c.method: c for c in TABLES["bam-2"].configs(seeds=1, tasks=("vqa2",))}
+    assert (configs["bam-wc"].method_options.k, configs["bam-wc"].method_options.beta) == (1000.0, 1e-6)
+    assert configs["bam-wc"].method_options.kl_sigmoid == pytest.approx(0.1 * 13)
+    assert configs["bam-lf"].method_options.sigma == 1e-9
+    assert configs["bam-lc"].method_options.network_width == 20
+    assert all(configs[name].method_options.samples_dropout for name in ("bam-lf", "bam-wf", "attn-dirichlet"))
+    captions = {c.method: c for c in TABLES["bam-3"].configs(seeds=1, tasks=("coco",))}
+    assert (captions["bam-wc"].method_options.k, captions["bam-lc"].method_options.prior_sigma) == (10.0, 1e3)
+
+
+def test_budgets() -> None:
+    for name, seeds in (("bam-2", 2), ("bam-3", 2), ("deng-1-vqa", 3)):
+        small = TABLES[name].configs("small")
+        assert {config.task for config in small} == {"flickr8k" if name == "bam-3" else "daquar"}
+        assert {config.seed for config in small} == set(range(seeds))
+        rates = [c.method_options.kl_sigmoid / c.training.epochs for c in small if c.method == "bam-wc"]
+        assert rates == pytest.approx([1.0 if name == "bam-3" else 0.1] * seeds), (
+            "the annealing is by epochs, not by share"
+        )
+    assert {config.task_options.model for config in TABLES["deng-1-vqa"].configs()} == {"bottom-up"}
+    mcan = {config.method: config for config in TABLES["bam-2"].configs("small")}
+    assert mcan["mc-dropout"].method_options.dropout == mcan["soft"].task_options.dropout == 0.3, (
+        "one dropout for all rows"
+    )
+    runs = {config.name for config in TABLES["bam-2"].configs("small")}
+    for name in ("bam-7", "bam-vqa-noise"):
+        assert {config.name for config in TABLES[name].configs("small")} <= runs
+
+
+def test_what_was_not_computed_is_not_run_and_other_data_is_marked() -> None:
+    table = TABLES["bam-3"]
+    config = next(config for config in table.configs("small") if config.method == "bam-wc")
+    metrics = {metric.ours: 12.0 for dataset in table.datasets for metric in dataset.metrics if metric.ours != "meteor"}
+    ran = {"config": config.to_json(), "metrics": metrics, "train_seconds": 1.0, "parameters": 1}
+    part, noisy = summarise(table, TableResults("bam-3", "small", {}, [ran]))
+    text = as_markdown(part)
+    assert "METEOR ↑ | paper on coco-karpathy" in text
+    row = next(line for line in text.splitlines() if line.startswith("| bam-wc"))
+    assert "not run | 26.20" in row
+    assert row.startswith("| bam-wc | 12.00 | 32.80 |")
+    assert [row.method for row in noisy.rows if row.seeds] == ["bam-wc"]

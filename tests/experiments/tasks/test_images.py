@@ -1,0 +1,79 @@
+"""What the image tasks share, on the packaged digits; and MNIST on small files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import bayesattn as ba
+from bayesattn.experiments.data import idx as idx_module
+from bayesattn.experiments.data.files import DataFile
+from bayesattn.experiments.runs import configure, run
+from bayesattn.experiments.tasks import TASKS, mnist
+from bayesattn.experiments.tasks.images import random_split
+from helpers.data_files import idx, images, put
+
+
+def test_figures_of_a_known_prediction() -> None:
+    task = TASKS.create("digits")
+    splits = task.load()
+    inputs, labels = splits.test
+    right = torch.nn.functional.one_hot(labels, 10).float() * 20
+    unsure = torch.zeros(len(inputs), 10)
+    answers = iter([right, unsure, unsure, right])  # test set, rotated, scrambled, noise
+    found = task.evaluate(lambda images: ba.CategoricalPrediction(next(answers).unsqueeze(0)), splits).metrics
+    assert found["accuracy"] == 1
+    assert found["f1"] == 1
+    assert found["log_likelihood"] == pytest.approx(0, abs=1e-6)
+    assert found["auroc_rotated"] == 1
+    assert found["auroc_scrambled"] == 1
+    assert found["auroc_noise"] == 0.5
+
+
+def test_a_random_split_has_every_example_once() -> None:
+    numbers = torch.arange(20)
+    (first, double), (second, _) = random_split((numbers, 2 * numbers), 15, seed=3)
+    assert sorted([*first.tolist(), *second.tolist()]) == numbers.tolist()
+    assert torch.equal(double, 2 * first)
+    assert len(first) == 15
+
+
+def test_the_digits_are_learned(tmp_path: Path) -> None:
+    config = configure("digits", "mle", training={"epochs": 12, "learning_rate": 1e-2})
+    assert run(config, tmp_path)["metrics"]["accuracy"] > 0.7
+
+
+def test_mnist_on_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole task, with 600 easy images in place of MNIST: they are learned, and the other sets are told apart."""
+    monkeypatch.setenv("BAYESATTN_DATA", str(tmp_path / "data"))
+
+    def fake(pair: tuple[DataFile, DataFile], count: int, seed: int) -> tuple[DataFile, DataFile]:
+        pixels, labels = images(count, seed)
+        return put(tmp_path / "data", pair[0], idx(pixels)), put(tmp_path / "data", pair[1], idx(labels))
+
+    for module in (mnist, idx_module):
+        for seed, (name, count) in enumerate(
+            {"MNIST_TRAIN": 600, "MNIST_TEST": 50, "FASHION_TEST": 50, "NOTMNIST_TEST": 50}.items()
+        ):
+            monkeypatch.setattr(module, name, fake(getattr(module, name), count, seed))
+    monkeypatch.setattr(mnist, "load_ambiguous_mnist", lambda: torch.full((50, 1, 28, 28), 0.5))
+    monkeypatch.setattr(mnist, "random_split", lambda examples, first, seed: random_split(examples, 500, seed))
+    config = configure(
+        "mnist", "attn-gaussian", training={"epochs": 18, "samples": 2, "batch_size": 50, "learning_rate": 1e-2}
+    )
+    config = replace(config, task_options=replace(config.task_options, hidden=16, feedforward=32, test_examples=40))
+    metrics = run(config, tmp_path / "runs")["metrics"]
+    assert metrics["accuracy"] > 0.9
+    assert metrics["auroc_fashion"] == pytest.approx(0.5, abs=0.2)  # images of the same kind
+    assert set(metrics) == {
+        "log_likelihood",
+        "accuracy",
+        "f1",
+        "ece",
+        "auroc_fashion",
+        "auroc_notmnist",
+        "auroc_ambiguous",
+    }

@@ -1,0 +1,1 @@
+"""What tests share: cases, files, and tests of a mean."""
