@@ -240,8 +240,13 @@ def test_threads_and_tiles_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, 
             torch.set_num_threads(count)
             monkeypatch.setattr(native, "QUERY_TILE", tile)
             ours = results(posterior, tensors, torch.float32, backend="native", is_causal=True, dropout_p=0.2)
-            # not the network's gradients: those are made by torch's matrix products
-            assert all(torch.equal(ours[name], expected[name]) for name in expected if "network" not in name)
+            for part in expected:
+                if "contextual" in name and (part == "key" or "network" in part):  # through torch's matrix products
+                    torch.testing.assert_close(
+                        ours[part], expected[part], rtol=1e-5, atol=1e-2 if "network" in part else 1e-5
+                    )
+                else:
+                    assert torch.equal(ours[part], expected[part]), (part, count, tile)
     finally:
         torch.set_num_threads(threads)
 

@@ -32,9 +32,21 @@ class BidirectionalLSTM(nn.Module):
         states = inputs
         for layer, (rightward, leftward) in enumerate(zip(self.rightward, self.leftward, strict=True)):
             states = states if layer == 0 else self.dropout(states)
-            left = _reorder(leftward(_reorder(states, order))[0], order)
-            states = torch.cat([rightward(states)[0], left], -1)
+            left = _reorder(lstm_states(leftward, _reorder(states, order)), order)  # pyright: ignore[reportArgumentType]
+            states = torch.cat([lstm_states(rightward, states), left], -1)  # pyright: ignore[reportArgumentType]
         return states if mask is None else states.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def lstm_states(lstm: nn.LSTM, inputs: Float[Tensor, "batch length _"]) -> Float[Tensor, "batch length _"]:
+    """The states at all positions; in float32 where autocast asks for bfloat16 and the processor's LSTM has none of it."""
+    if (
+        inputs.device.type == "cpu"
+        and torch.is_autocast_enabled("cpu")
+        and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    ):
+        with torch.autocast("cpu", enabled=False):
+            return lstm(inputs.float())[0]
+    return lstm(inputs)[0]
 
 
 def _reversal(mask: Bool[Tensor, "batch length"]) -> Shaped[Tensor, "batch length"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from bayesattn.alignment.recurrent import lstm_states
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float, Shaped
 
@@ -30,6 +31,6 @@ class QuestionEncoder(nn.Module):
         self, words: Shaped[Tensor, "batch length"]
     ) -> tuple[Float[Tensor, "batch length hidden"], Float[Tensor, "batch hidden"]]:
         """The state at every word, and that at the last one."""
-        states, _ = self.lstm(self.embedding(words))
+        states = lstm_states(self.lstm, self.embedding(words))
         last = ((words != self.pad).sum(1) - 1).clamp_min(0)
         return states, states[torch.arange(len(words), device=words.device), last]
