@@ -13,6 +13,7 @@ from bayesattn.scopes.modes import DrawsOnce
 from bayesattn.scopes.modes import sampling as sampling_attention
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Int
+from bayesattn.support.replica import in_eval_mode
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,7 @@ def generate(
     (torch.Size([1, 6]), torch.Size([1, 6]))
     """
     checks.whole("samples", samples)
-    write: Any = getattr(model, "generate", None)
-    if not callable(write):
+    if not callable(getattr(model, "generate", None)):
         raise TypeError(
             f"{type(model).__name__} has no generate(): ba.generate needs a Hugging Face model that generates."
         )
@@ -91,20 +91,15 @@ def generate(
     folded = {name: _fold(argument, batch, samples) for name, argument in inputs.items()}
     vote = _Vote(samples, do_sample, _warpers(temperature, top_k, top_p) if do_sample else [])
     processors = [*folded.pop("logits_processor", []), vote]
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), sampling_attention(generator):
-            result: Any = write(
-                **folded,
-                logits_processor=_processor_list(processors),
-                do_sample=False,
-                num_beams=1,
-                return_dict_in_generate=True,
-            )
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    writer: Any = in_eval_mode(model)
+    with torch.no_grad(), sampling_attention(generator):
+        result: Any = writer.generate(
+            **folded,
+            logits_processor=_processor_list(processors),
+            do_sample=False,
+            num_beams=1,
+            return_dict_in_generate=True,
+        )
     sequences = result.sequences[:batch]
     return vote.summary(sequences, _end_tokens(model, inputs))
 

@@ -13,6 +13,7 @@ from bayesattn.scopes.modes import sampling
 from bayesattn.scopes.watching import watch
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
+from bayesattn.support.replica import in_eval_mode
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,16 @@ def attention_weights(
     layers.0.self_attn (3, 2, 7, 7) True
     """
     checks.whole("samples", samples)
-    names = {id(module): name for name, module in model.named_modules()}
-    was_training = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with torch.no_grad(), watch() as points:
-            call(model, inputs)
-        drawn = []
-        with torch.no_grad(), sampling(generator):
-            for _ in range(samples):
-                with watch() as seen:
-                    call(model, inputs)
-                drawn.append(seen)
-    finally:
-        for module, mode in was_training.items():
-            module.training = mode
+    running = in_eval_mode(model)
+    names = {id(module): name for name, module in running.named_modules()}
+    with torch.no_grad(), watch() as points:
+        call(running, inputs)
+    drawn = []
+    with torch.no_grad(), sampling(generator):
+        for _ in range(samples):
+            with watch() as seen:
+                call(running, inputs)
+            drawn.append(seen)
     if not points:
         raise ValueError(
             f"{type(model).__name__} has no Bayesian attention: make it so with ba.convert, or build it of layers of ba.nn."

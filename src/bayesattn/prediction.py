@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +17,7 @@ from bayesattn import metrics
 from bayesattn.scopes.modes import DrawsOnce, one_draw, sampling
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
+from bayesattn.support.replica import altered, in_eval_mode
 
 Likelihood = Literal["categorical", "gaussian", "values"]
 
@@ -186,8 +189,9 @@ def predict(
     noise = nullcontext() if point_estimate else sampling(generator)
     random_as_a_whole = any(isinstance(module, DrawsOnce) for module in model.modules())
     in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
-    with _predicting(model, dropout), torch.no_grad(), noise:
-        sampler = _Sampler(lambda part: _outputs(take(call(model, part)), likelihood))
+    running = _predicting(model, dropout)
+    with torch.no_grad(), noise:
+        sampler = _Sampler(model, lambda part: _outputs(take(call(running, part)), likelihood))
         while True:
             try:
                 chunks = in_parts(sampler, inputs, batch, samples, rows)
@@ -232,12 +236,12 @@ def _run_sample_by_sample(
 class _Sampler:
     """Draws outputs, [samples, batch, ...]: by `torch.vmap` until that fails, then by folding."""
 
-    def __init__(self, run: Callable[[Any], tuple[Tensor, ...]]):
+    def __init__(self, model: nn.Module, run: Callable[[Any], tuple[Tensor, ...]]):
+        self.model = model
         self.run = run
-        self.vmap_works = True
 
     def draw(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
-        if self.vmap_works and samples > 1:
+        if samples > 1 and _vmap_works.get(self.model, True):
             try:
                 return self._together(inputs, size, samples)
             except torch.OutOfMemoryError:
@@ -245,30 +249,40 @@ class _Sampler:
             except Exception:
                 # an operation that vmap does not know, a branch that depends on the data, or an error of the model's own, which
                 # folding meets again and raises
-                self.vmap_works = False
+                _vmap_works[self.model] = False
         folded = _map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
         return [_unfold(tensor, samples, size) for tensor in self.run(folded)]
 
     def _together(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
         """vmap over samples that differ in nothing but their random numbers: it computes what has none of them once."""
-        with _without_loops():
+        with nullcontext() if self.model in _vmap_works else _without_loops():
             drawn = torch.vmap(lambda _: self.run(inputs), randomness="different")(torch.arange(samples))
         for tensor in drawn:
             if tensor.dim() < 2 or tensor.shape[1] != size:
                 raise ValueError("The output does not have the batch first.")
+        _vmap_works[self.model] = True
         return list(drawn)
+
+
+_vmap_works: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+"""Whether vmap runs a model without looping over the samples, as far as that has been tried."""
+_trying_vmap = threading.Lock()
 
 
 @contextmanager
 def _without_loops() -> Iterator[None]:
-    """Operations for which vmap would loop over the samples, with a warning, raise instead."""
+    """Operations for which vmap would loop over the samples, with a warning, raise instead.
+
+    The switch is the process's, so each model is tried once, and one at a time.
+    """
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    before = functorch._is_vmap_fallback_enabled()
-    functorch._set_vmap_fallback_enabled(False)
-    try:
-        yield
-    finally:
-        functorch._set_vmap_fallback_enabled(before)
+    with _trying_vmap:
+        before = functorch._is_vmap_fallback_enabled()
+        functorch._set_vmap_fallback_enabled(False)
+        try:
+            yield
+        finally:
+            functorch._set_vmap_fallback_enabled(before)
 
 
 def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:
@@ -343,22 +357,19 @@ def _drops_out(module: nn.Module) -> bool:
     )
 
 
-@contextmanager
-def _predicting(model: nn.Module, dropout: bool) -> Iterator[None]:
-    """Eval mode, with dropout left on if asked; every module's own mode is restored."""
-    with_dropout = [module for module in model.modules() if dropout and _drops_out(module)]
-    if dropout and not with_dropout:
+def _predicting(model: nn.Module, dropout: bool) -> nn.Module:
+    """The model in eval mode, with dropout left on if asked. The model itself stays as it is: other threads may be running it."""
+    if not dropout:
+        return in_eval_mode(model)
+    with_dropout = {module for module in model.modules() if _drops_out(module)}
+    if not with_dropout:
         raise ValueError(f"dropout=True, but {type(model).__name__} has no dropout layer.")
-    before = {module: module.training for module in model.modules()}
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    model.eval()
-    for module in with_dropout:
-        module.training = True
-    if dropout:
-        torch.backends.mha.set_fastpath_enabled(False)  # torch's eval fast path goes past the dropout layers
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
-        for module, mode in before.items():
-            module.training = mode
+    changes: dict[nn.Module, dict[str, Any]] = {
+        module: {"training": module in with_dropout} for module in model.modules()
+    }
+    for module in changes:  # torch's eval fast path goes past the dropout layers
+        if isinstance(module, nn.TransformerEncoderLayer):
+            changes[module]["activation_relu_or_gelu"] = 0
+        elif isinstance(module, nn.TransformerEncoder):
+            changes[module]["use_nested_tensor"] = False
+    return altered(model, changes)

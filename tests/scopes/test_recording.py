@@ -73,13 +73,13 @@ def test_nothing_is_kept_when_nobody_records() -> None:
 def test_a_recorder_is_closed_by_an_exception() -> None:
     with pytest.raises(RuntimeError, match="stop"), ba.record():
         raise RuntimeError("stop")
-    assert recording._state.recorder is None
+    assert recording._recorder.get() is None
 
 
 def test_another_thread_does_not_see_the_recorder_or_the_mode() -> None:
     seen = []
     with ba.record(), ba.sampling():
-        thread = threading.Thread(target=lambda: seen.append((recording._state.recorder, modes.is_sampling())))
+        thread = threading.Thread(target=lambda: seen.append((recording._recorder.get(), modes.is_sampling())))
         thread.start()
         thread.join()
     assert seen == [(None, False)]

@@ -1,1 +1,1 @@
-"""The blocks that a forward pass runs in, one state for each thread: `record()`, `sampling()`, `one_draw()`, `watch()`."""
+"""The blocks that a forward pass runs in, each per thread and per asyncio task: `record()`, `sampling()`, `one_draw()`, `watch()`."""

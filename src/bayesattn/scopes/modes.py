@@ -1,16 +1,17 @@
 """What is drawn in a forward pass, and from where: `sampling()`, and `one_draw()` for a network that is random as a whole.
 
-The state is per thread.
+The state is per thread and per asyncio task.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
+
+from bayesattn.scopes.variable import ScopeVariable
 
 Drawn = TypeVar("Drawn")
 
@@ -30,55 +31,43 @@ class Draw:
         self.kept: dict[int, Any] = {}
 
 
-class _State(threading.local):
-    sampling: bool = False
-    generator: torch.Generator | None = None
-    draw: Draw | None = None
-
-
-_state = _State()
+_sampling: ScopeVariable[bool] = ScopeVariable("sampling()", False)
+_generator: ScopeVariable[torch.Generator | None] = ScopeVariable("sampling()", None)
+_draw: ScopeVariable[Draw | None] = ScopeVariable("one_draw()", None)
 
 
 @contextmanager
 def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
     """Sample in this block, also in eval mode; with a `generator`, all noise of the block comes from it."""
-    outer = (_state.sampling, _state.generator)
-    _state.sampling, _state.generator = True, generator
-    try:
+    with _sampling.held(True), _generator.held(generator):
         yield
-    finally:
-        _state.sampling, _state.generator = outer
 
 
 def is_sampling() -> bool:
     """Whether a `sampling()` block is open."""
-    return _state.sampling
+    return _sampling.get()
 
 
 def current_generator() -> torch.Generator | None:
     """The generator of the innermost `sampling(generator=...)` block."""
-    return _state.generator
+    return _generator.get()
 
 
 @contextmanager
 def one_draw(index: int = 0) -> Iterator[None]:
     """All passes in this block are of one network: what belongs to the whole network is drawn once and kept."""
-    outer = _state.draw
-    _state.draw = Draw(index)
-    try:
+    with _draw.held(Draw(index)):
         yield
-    finally:
-        _state.draw = outer
 
 
 def current_draw() -> Draw | None:
     """The draw of the innermost `one_draw()` block."""
-    return _state.draw
+    return _draw.get()
 
 
 def kept_draw(source: Any, make: Callable[[], Drawn]) -> Drawn:
     """`make()`; inside `one_draw()` only the first time for each `source`, and the same again from then on."""
-    draw = _state.draw
+    draw = _draw.get()
     if draw is None:
         return make()
     if id(source) not in draw.kept:

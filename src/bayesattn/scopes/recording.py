@@ -6,13 +6,12 @@ A forward pass returns what it always returned. Layers hand their KL to the inne
         logits = model(x)
     loss = ba.elbo(nll, latents, ...)
 
-The state is per thread. The terms are a linked list and not a Python list because torch.compile guards on a
+The state is per thread and per asyncio task. The terms are a linked list and not a Python list because torch.compile guards on a
 list's length: a compiled layer would be compiled again for every layer before it.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesattn.scopes.variable import ScopeVariable
 from bayesattn.support.annotations import Float
 
 
@@ -114,11 +114,7 @@ class Latents:
         return collected
 
 
-class _State(threading.local):
-    recorder: Latents | None = None
-
-
-_state = _State()
+_recorder: ScopeVariable[Latents | None] = ScopeVariable("record()", None)
 
 
 @contextmanager
@@ -133,13 +129,9 @@ def record() -> Iterator[Latents]:
     >>> latents.local_kl.shape
     torch.Size([3])
     """
-    outer = _state.recorder
     latents = Latents()
-    _state.recorder = latents
-    try:
+    with _recorder.held(latents):
         yield latents
-    finally:
-        _state.recorder = outer
 
 
 def kl_is_wanted() -> bool:
@@ -148,7 +140,7 @@ def kl_is_wanted() -> bool:
     With gradients on it always must, recorder or not: gradient checkpointing runs a layer again, after the recorder
     was closed, and demands the same arithmetic as in the first run.
     """
-    return _state.recorder is not None or torch.is_grad_enabled()
+    return _recorder.get() is not None or torch.is_grad_enabled()
 
 
 def add_local(
@@ -178,7 +170,7 @@ def add_global(kl: Float[Tensor, ""], source: Any) -> None:
 def _open_recorder() -> Latents | None:
     if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
         return None  # inside a backward pass: gradient checkpointing runs the layer again, its term is recorded already
-    return _state.recorder
+    return _recorder.get()
 
 
 def _sum(terms: list[Tensor], kind: str) -> Tensor:

@@ -1,17 +1,19 @@
 """How attention weights leave a network: layers show what they drew to the innermost open `watch()`.
 
-What is watched runs on plain torch: the kernels never make the weights. The state is per thread.
+What is watched runs on plain torch: the kernels never make the weights. The state is per thread and
+per asyncio task.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from bayesattn.scopes.variable import ScopeVariable
 
 
 class Seen:
@@ -23,31 +25,24 @@ class Seen:
         self.prior = prior
 
 
-class _State(threading.local):
-    watcher: list[Seen] | None = None
-
-
-_state = _State()
+_watcher: ScopeVariable[list[Seen] | None] = ScopeVariable("watch()", None)
 
 
 @contextmanager
 def watch() -> Iterator[list[Seen]]:
     """Collect the weights of every attention layer that runs in this block, in the order in which they run."""
-    outer = _state.watcher
     seen: list[Seen] = []
-    _state.watcher = seen
-    try:
+    with _watcher.held(seen):
         yield seen
-    finally:
-        _state.watcher = outer
 
 
 def is_watched() -> bool:
     """Whether a `watch()` block is open."""
-    return _state.watcher is not None and not torch.compiler.is_compiling()
+    return not torch.compiler.is_compiling() and _watcher.get() is not None
 
 
 def show(source: Any, weights: Tensor, prior: Tensor) -> None:
     """Hand one layer's weights to the open `watch()` block."""
-    assert _state.watcher is not None
-    _state.watcher.append(Seen(source, weights.detach(), prior.detach()))
+    seen = _watcher.get()
+    assert seen is not None
+    seen.append(Seen(source, weights.detach(), prior.detach()))

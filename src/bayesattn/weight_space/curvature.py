@@ -7,6 +7,7 @@ expected sum of squares is the same.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,16 +57,24 @@ def hessian_root(natural: Tensor, likelihood: LaplaceLikelihood) -> Float[Tensor
     return torch.diag_embed(torch.stack([inverse, torch.full_like(inverse, 2.0**0.5)], -1))
 
 
+_one_at_a_time = threading.RLock()
+
+
 @contextmanager
 def differentiable_attention() -> Iterator[None]:
-    """Attention in plain operations: torch's fused ones have no forward derivatives and cannot be vectorised over examples."""
-    fast_path = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast_path)
+    """Attention in plain operations: torch's fused ones have no forward derivatives and cannot be vectorised over examples.
+
+    One thread at a time: torch's switches, and the level of its forward derivatives, are the process's. Other threads meanwhile
+    compute the same attention in plain operations too.
+    """
+    with _one_at_a_time:
+        fast_path = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)
+        try:
+            with sdpa_kernel(SDPBackend.MATH):
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast_path)
 
 
 def gauss_newton_rows(

@@ -127,11 +127,10 @@ class LinearisedNetwork(modes.DrawsOnce, nn.Module):
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
         posterior, parameters = self.laplace_posterior, self.laplace_parameters
         deviation = modes.kept_draw(posterior, posterior.deviation)
-        forward = super().forward  # pyright: ignore[reportAttributeAccessIssue]
 
         def outputs(values: dict[str, Tensor]) -> Tensor:
-            with parameters.in_place(self, values):
-                return natural_outputs(self.laplace_output(forward(*args, **kwargs)), self.laplace_likelihood)
+            network: Any = super(LinearisedNetwork, parameters.model_with(self, values))
+            return natural_outputs(self.laplace_output(network.forward(*args, **kwargs)), self.laplace_likelihood)
 
         weights = {name: self.get_parameter(name).detach() for name in parameters.shapes}
         tangents = {name: part.to(weights[name]) for name, part in parameters.parts(deviation).items()}
@@ -197,8 +196,7 @@ def laplace(
     take = output or default_output
 
     def run(values: dict[str, Tensor], batch: Any) -> Tensor:
-        with parameters.in_place(model, values):
-            return natural_outputs(take(call(model, batch)), likelihood)
+        return natural_outputs(take(call(parameters.model_with(model, values), batch)), likelihood)
 
     weights = {name: model.get_parameter(name).detach() for name in parameters.shapes}
     generator = torch.Generator().manual_seed(seed)

@@ -7,8 +7,6 @@ with the locations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors import Softmax
 from bayesattn.scopes import modes, recording
 from bayesattn.support.annotations import Float
+from bayesattn.support.replica import copied
 from bayesattn.weight_space.divergence import is_closed, kl_to_prior
 from bayesattn.weight_space.families import Family, Linear
 from bayesattn.weight_space.priors import WeightPrior
@@ -106,8 +105,18 @@ class RandomParameters(modes.DrawsOnce, nn.Module):
         locations: dict[str, Tensor] = {name: self.get_parameter(name) for name in self.weight_posteriors}
         drawn = self._drawn(locations) if self._samples() else {}
         self._record(locations, drawn)
-        with in_place_of_parameters(self, drawn):
+        if not drawn:
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        copy = copied(self, drawn)
+        output = super(RandomParameters, copy).forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        self._take_over(copy, drawn)
+        return output
+
+    def _take_over(self, copy: nn.Module, drawn: dict[str, Tensor]) -> None:
+        """What the forward pass assigned to attributes of the copy is the module's own."""
+        for name, attribute in copy.__dict__.items():
+            if name not in drawn and name != "_compiled_call_impl" and self.__dict__.get(name, self) is not attribute:
+                self.__dict__[name] = attribute
 
     def _samples(self) -> bool:
         return self.training or modes.is_sampling()
@@ -224,14 +233,3 @@ def call_every_part(model: nn.Module, chosen: dict[str, nn.Module]) -> None:
             module.activation_relu_or_gelu = 0  # the condition of its eval fast path that means nothing else
         if isinstance(module, nn.TransformerEncoder):
             module.use_nested_tensor = False
-
-
-@contextmanager
-def in_place_of_parameters(module: nn.Module, tensors: dict[str, Tensor]) -> Iterator[None]:
-    """The module's attributes are these tensors: an entry of its own dictionary is found before a parameter."""
-    module.__dict__.update(tensors)
-    try:
-        yield
-    finally:
-        for name in tensors:
-            del module.__dict__[name]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from bayesattn.support.annotations import Float
-from bayesattn.weight_space.layers import in_place_of_parameters
+from bayesattn.support.replica import altered
 from bayesattn.weight_space.selection import Where, choose_layers
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class ParameterVector:
@@ -45,11 +46,10 @@ class ParameterVector:
         pieces = vector.split(self.sizes)
         return {name: piece.view(shape) for (name, shape), piece in zip(self.shapes.items(), pieces, strict=True)}
 
-    @contextmanager
-    def in_place(self, model: nn.Module, tensors: dict[str, Tensor]) -> Iterator[None]:
-        """The model runs with these tensors."""
-        with ExitStack() as stack:
-            for name, tensor in tensors.items():
-                for module, key in self.owners[name]:
-                    stack.enter_context(in_place_of_parameters(model.get_submodule(module), {key: tensor}))
-            yield
+    def model_with(self, model: Model, tensors: dict[str, Tensor]) -> Model:
+        """The model with these tensors for its parameters; the model itself stays as it is."""
+        changes: dict[nn.Module, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            for module, key in self.owners[name]:
+                changes.setdefault(model.get_submodule(module), {})[key] = tensor
+        return cast(Model, altered(model, changes))

@@ -86,8 +86,8 @@ class SwagNetwork(modes.DrawsOnce, nn.Module):
         if (self.training and not modes.is_sampling()) or moments.count == 0:
             return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
         vector = modes.kept_draw(self, moments.draw) if modes.is_sampling() else moments.mean
-        with self.swag_parameters.in_place(self, self.swag_parameters.parts(vector)):
-            return super().forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
+        drawn = self.swag_parameters.model_with(self, self.swag_parameters.parts(vector))
+        return super(SwagNetwork, drawn).forward(*args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def swag(model: Model, *, where: Where = None, rank: int = 20) -> Model:

@@ -56,8 +56,7 @@ def draw_from_prior(
     with torch.no_grad(), modes.sampling(generator):
         for _ in range(samples):
             tensors = {name: prior_of(prior, name).sample(model.get_parameter(name), generator) for name in drawn_names}
-            with parameters.in_place(model, tensors):
-                outputs.append(model(inputs))
+            outputs.append(parameters.model_with(model, tensors)(inputs))
     return torch.stack(outputs)
 
 
