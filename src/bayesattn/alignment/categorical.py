@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.counter_noise import log_exponential
 from bayesattn.numerics.precision import to_compute
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Shaped

@@ -126,11 +126,6 @@ class NVIB(Configurable, nn.Module):
             raise ValueError("This NVIB is a template: make it with dim=, or give it to ba.convert, which does so.")
         return self.dim // self.num_heads
 
-    @property
-    def samples(self) -> bool:
-        """Whether the latent is drawn now."""
-        return self.training or modes.is_sampling()
-
     def forward(
         self,
         x: Float[Tensor, "batch tokens dim"],
@@ -173,7 +168,7 @@ class NVIB(Configurable, nn.Module):
 
     def latent(self, tokens: Mixture) -> Mixture:
         """What attention reads of tokens' components in the present mode: drawn points, or all but the smallest of the Gaussians."""
-        if self.samples:
+        if modes.draws_now(self):
             return tokens.sample(self.kappa, modes.current_generator())
         if self.threshold == 0:
             return tokens
@@ -183,7 +178,7 @@ class NVIB(Configurable, nn.Module):
     def prior_latent(self, x: Float[Tensor, "batch tokens dim"]) -> Mixture:
         """What attention reads of the prior's component in the present mode."""
         component = self.prior.component(x)
-        return component.sample(self.kappa, modes.current_generator()) if self.samples else component
+        return component.sample(self.kappa, modes.current_generator()) if modes.draws_now(self) else component
 
     def sample_prior(self, lengths: Tensor, generator: torch.Generator | None = None) -> Mixture:
         """Points from the prior for sequences of these `lengths` (whole numbers, one for each example), ready to decode from.
