@@ -43,7 +43,7 @@ def draw_weights(
         weights = rows.softmax(log_weights)
         if watching.is_watched():
             prior = rows.softmax(posterior.log_prior(scores, keys, rows).expand_as(scores))
-            watching.show(posterior, weights, prior)
+            watching.show_weights(posterior, weights, prior)
         if recording.kl_is_wanted():
             one = scores.new_ones(())
             recording.add_local(

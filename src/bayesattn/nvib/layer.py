@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from bayesattn.numerics.precision import linear_in_dtype_of, to_compute
 from bayesattn.nvib.attention import Compat, check_compat
-from bayesattn.nvib.divergence import Normalisation, dirichlet_kl, gaussian_kl
+from bayesattn.nvib.divergence import Normalisation, gaussian_kl, pseudo_count_kl
 from bayesattn.nvib.mixture import Mixture
-from bayesattn.nvib.prior import Prior
+from bayesattn.nvib.prior import ComponentPrior
 from bayesattn.scopes import modes, recording
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float
@@ -38,7 +38,7 @@ class NVIB(Configurable, nn.Module):
         "quadratic"   exp(w_q·x_i² + w·x_i + b)         can be ordinary attention (COLM 2024); starts at w_q = 1 / 2 sqrt(d), w = b = 0
 
     In training and inside `sampling()` it returns drawn points, else the Gaussians and pseudo-counts themselves; both are read by
-    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `dirichlet_kl` and `gaussian_kl` times their λ, apart: `Latents.by_layer`
+    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `pseudo_count_kl` and `gaussian_kl` times their λ, apart: `Latents.by_layer`
     has them under `dirichlet` and `gaussian`.
 
     Args:
@@ -115,7 +115,7 @@ class NVIB(Configurable, nn.Module):
             nn.init.constant_(self.log_alpha_of_square.weight, 0.5 / math.sqrt(self.head_dim))
             nn.init.zeros_(self.log_alpha.weight)
             nn.init.zeros_(self.log_alpha.bias)
-        self.prior = Prior(dim, self.prior_mean, self.prior_variance, self.prior_alpha)
+        self.prior = ComponentPrior(dim, self.prior_mean, self.prior_variance, self.prior_alpha)
         self.dirichlet = _Term(self.lambda_dirichlet)
         self.gaussian = _Term(self.lambda_gaussian)
 
@@ -222,7 +222,7 @@ class NVIB(Configurable, nn.Module):
     def _record(self, posterior: Mixture) -> None:
         with torch.autocast(posterior.mean.device.type, enabled=False):
             options = {"kappa": self.kappa, "normalisation": self.normalisation}
-            weights = dirichlet_kl(posterior, self.prior.log_alpha, delta=self.delta, **options)
+            weights = pseudo_count_kl(posterior, self.prior.log_alpha, delta=self.delta, **options)
             vectors = gaussian_kl(
                 posterior, to_compute(self.prior.mean), to_compute(self.prior.log_variance), **options
             )

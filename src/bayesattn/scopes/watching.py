@@ -47,7 +47,7 @@ def is_watched() -> bool:
     return _state.watcher is not None and not torch.compiler.is_compiling()
 
 
-def show(source: Any, weights: Tensor, prior: Tensor) -> None:
+def show_weights(source: Any, weights: Tensor, prior: Tensor) -> None:
     """Hand one layer's weights to the open `watch()` block."""
     assert _state.watcher is not None
     _state.watcher.append(Seen(source, weights.detach(), prior.detach()))
