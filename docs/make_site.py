@@ -29,7 +29,7 @@ DOCS = Path(__file__).parent.resolve()
 ROOT = DOCS.parent
 
 ROOMS = [name for name in ba.__all__ if inspect.ismodule(getattr(ba, name))]
-FURTHER = ["huggingface", "numerics.draws", "posteriors.rows", "support.configurable"]
+FURTHER = ["huggingface", "numerics.counter_noise", "numerics.draws", "posteriors.rows", "support.configurable"]
 """What is not in `bayesattn` itself, but a posterior of one's own or a Hugging Face model needs."""
 EXPERIMENTS = [f"experiments.{name}" for name in ("tasks", "methods", "runs", "tables", "registry")]
 """What a task, a method or a table of one's own is written with."""

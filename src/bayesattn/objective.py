@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn.scopes.recording import Latents, LocalTerm
+from bayesattn.scopes.recording import GlobalTerm, Latents, LocalTerm
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
 
@@ -71,16 +71,17 @@ def elbo(
     mean_nll = per_example.mean()
     local_kl, global_kl = torch.zeros_like(mean_nll), torch.zeros_like(mean_nll)
     if latents is not None:
-        _check_recorded(latents, mean_nll)
-        if latents.local_terms:
+        local_terms, global_terms = latents.local_terms, latents.global_terms
+        _check_recorded([*local_terms, *global_terms], mean_nll)
+        if local_terms:
             summed = latents.local_kl  # also checks that all terms are of one batch
-            reduced = summed if kl_reduction == "sum" else _reduce(latents.local_terms, kl_reduction)
+            reduced = summed if kl_reduction == "sum" else _reduce(local_terms, kl_reduction)
             if reduced.shape != per_example.shape:
                 raise ValueError(
                     f"nll has {per_example.shape[0]} examples, the recorded KL has {reduced.shape[0]}: both must come from the same batch."
                 )
             local_kl = reduced.mean()
-        if latents.global_terms:
+        if global_terms:
             if dataset_size is None:
                 raise ValueError(
                     "The model has latents of the whole data set: pass dataset_size=, the number of training examples."
@@ -90,13 +91,12 @@ def elbo(
     return Elbo(loss, mean_nll.detach(), local_kl.detach(), global_kl.detach(), float(kl_weight))
 
 
-def _check_recorded(latents: Latents, mean_nll: Tensor) -> None:
-    if len(latents) == 0:
+def _check_recorded(terms: list[LocalTerm | GlobalTerm], mean_nll: Tensor) -> None:
+    if not terms:
         raise ValueError(
             "latents is empty: nothing Bayesian ran inside `with ba.record() as latents:`. Convert the model (ba.convert), or pass "
             "latents=None for a deterministic one."
         )
-    terms = [*latents.local_terms, *latents.global_terms]
     if mean_nll.requires_grad and not all(term.with_gradient for term in terms):
         raise ValueError(
             "The nll has a gradient, but a KL term was recorded with gradients off, so it would not be trained. "

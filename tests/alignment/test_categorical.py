@@ -51,6 +51,6 @@ def test_kl_and_entropy_are_those_of_torch_and_the_priors_gradient_is_p_minus_q(
     log_q, log_p = q_scores.log_softmax(-1), p_scores.log_softmax(-1)
     kl = categorical.kl(log_q, log_p)
     assert torch.allclose(kl, kl_divergence(Categorical(logits=log_q), Categorical(logits=log_p)), atol=1e-6)
-    assert torch.allclose(categorical.entropy(log_q), Categorical(logits=log_q).entropy(), atol=1e-6)
+    assert torch.allclose(categorical.entropy_of_log_weights(log_q), Categorical(logits=log_q).entropy(), atol=1e-6)
     (gradient,) = torch.autograd.grad(kl.sum(), p_scores)
     assert torch.allclose(gradient, log_p.exp() - log_q.exp(), atol=1e-6)

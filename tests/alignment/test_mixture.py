@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bayesattn.alignment import Mixture
+from bayesattn.alignment import ContextMixture
 
 WORDS = 50
 
@@ -56,7 +56,7 @@ def test_chunks_change_neither_value_nor_gradient(kind: str, chunk: int) -> None
     leaves = (contexts, scores, weight)
     results = []
     for size in (10_000, chunk):
-        mixture = Mixture(contexts, scores.log_softmax(0), size)
+        mixture = ContextMixture(contexts, scores.log_softmax(0), size)
         value = getattr(mixture, kind)(likelihood_of(weight, labels))
         results.append((value, *torch.autograd.grad(value.square().sum(), leaves)))
     for whole, chunked in zip(*results, strict=True):
@@ -66,7 +66,7 @@ def test_chunks_change_neither_value_nor_gradient(kind: str, chunk: int) -> None
 def test_recomputation_uses_the_same_dropout() -> None:
     """Σ_c over one-choice chunks with dropout: the gradient must be that of the value's own dropout mask."""
     contexts, scores, weight, labels = parts(3)
-    mixture = Mixture(contexts, scores.log_softmax(0), chunk=1)
+    mixture = ContextMixture(contexts, scores.log_softmax(0), chunk=1)
     likelihood = likelihood_of(weight, labels, dropout=0.5)
     torch.manual_seed(5)
     value = mixture.log_probability(likelihood).sum()
@@ -86,7 +86,7 @@ def test_recomputation_uses_the_same_dropout() -> None:
 def test_values_are_the_formulas() -> None:
     contexts, scores, weight, labels = parts(6)
     likelihood = likelihood_of(weight, labels)
-    mixture = Mixture(contexts, scores.log_softmax(0), 12)
+    mixture = ContextMixture(contexts, scores.log_softmax(0), 12)
     log_f, p = likelihood(contexts), scores.softmax(0)
     assert torch.allclose(mixture.log_probability(likelihood), (p * log_f.exp()).sum(0).log(), atol=1e-5)
     assert torch.allclose(mixture.expectation(likelihood), (p * log_f).sum(0), atol=1e-5)
@@ -94,7 +94,7 @@ def test_values_are_the_formulas() -> None:
 
 def test_all_words_at_once() -> None:
     contexts, scores, weight, labels = parts(5)
-    mixture = Mixture(contexts, scores.log_softmax(0), 6)
+    mixture = ContextMixture(contexts, scores.log_softmax(0), 6)
     words = mixture.log_probability(lambda given: (given.expand(-1, -1, 3, -1) @ weight).log_softmax(-1))
     assert torch.allclose(words.exp().sum(-1), torch.ones(2, 3), atol=1e-5)
     picked = words.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
@@ -116,7 +116,7 @@ def test_memory_is_bounded_by_the_chunk_and_not_by_the_source(kind: str) -> None
 
         with LargestTensor() as seen:
             with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-                mixture = Mixture(contexts, scores.log_softmax(0), chunk)
+                mixture = ContextMixture(contexts, scores.log_softmax(0), chunk)
                 value = getattr(mixture, kind)(likelihood_of(weight, labels)).sum()
             value.backward()
         largest[source], kept[source] = seen.elements, sum(saved.values())

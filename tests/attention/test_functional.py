@@ -94,6 +94,45 @@ def test_grouped_query_heads_have_the_kl_of_repeated_keys() -> None:
     assert torch.allclose(grouped.local_kl, repeated.local_kl)
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_soft_cap_bounds_the_scores_before_masks_and_noise(groups: int) -> None:
+    q, k, v = qkv(heads=4, queries=5, keys=7)
+    k, v = k[:, : 4 // groups], v[:, : 4 // groups]
+    bias = torch.randn(2, 4, 5, 7)
+    bias[..., 3] = -torch.inf
+    arguments: dict = {"enable_gqa": True, "need_weights": True, "generator": torch.Generator().manual_seed(1)}
+    output, weights = ba.attend(q, k, v, ba.Weibull(k=2.0), bias, scale=2.0, softcap=1.5, **arguments)
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    capped = 1.5 * torch.tanh(2.0 * q @ k.transpose(2, 3) / 1.5)
+    expected = ba.attend_scores(capped, k, v, ba.Weibull(k=2.0), bias, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close((output, weights), expected)
+    with pytest.raises(ValueError, match=r"softcap must be a finite number above 0, got 0\.0"):
+        ba.attend(q, k, v, ba.Softmax(), softcap=0.0)
+
+
+@pytest.mark.parametrize("prior", [ba.ContextualGamma(), ba.ContextualLogNormal()], ids=["gamma", "lognormal"])
+@pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
+def test_the_priors_network_runs_once_for_a_kl_and_never_without(prior: ba.Posterior, backend) -> None:
+    from bayesattn.posteriors.priors import KeyNetwork
+
+    kind = ba.Weibull if isinstance(prior, ba.ContextualGamma) else ba.LogNormal
+    posterior = kind(prior=prior).bind(num_heads=2, head_dim=8)  # pyright: ignore[reportArgumentType]
+    calls = []
+    run = KeyNetwork.logits
+    q = torch.randn(1, 2, 150, 8, requires_grad=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeyNetwork, "logits", lambda self, keys: (calls.append(1), run(self, keys))[1])
+        with torch.no_grad(), ba.sampling():
+            ba.attend(q, q, q, posterior.eval(), backend=backend)
+        ba.kernels.explain(q, q, q, posterior, backend=backend)
+        assert len(calls) == 0
+        with ba.record() as latents:
+            output = ba.attend(q, q, q, posterior.train(), backend=backend)
+        (output.sum() + latents.local_kl.sum()).backward()
+        assert len(calls) == 1
+    assert next(posterior.prior.parameters()).grad is not None
+
+
 def test_one_head_may_be_left_out() -> None:
     q, k, v = (x[:, 0] for x in qkv())
     mask = torch.rand(2, 6, 6) > 0.3

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.distributions import Dirichlet, Normal
 
-from bayesattn.nvib import Mixture, dirichlet_kl, gaussian_kl
+from bayesattn.nvib import Mixture, gaussian_kl, pseudo_count_kl
 from bayesattn.nvib.divergence import symmetric_dirichlet_kl
 from helpers.monte_carlo import assert_is_mean
 
@@ -33,9 +33,9 @@ def test_dirichlet_kl_by_sampling(kappa: int) -> None:
     p = Dirichlet(torch.full((components,), (1.0 + delta * 2) / components, dtype=torch.float64))
     draws = q.sample(torch.Size([DRAWS])).clamp_min(1e-300)
     draws = draws / draws.sum(-1, keepdim=True)
-    kl = dirichlet_kl(posterior(), torch.tensor(0.0), delta=delta, kappa=kappa, normalisation="sum")
+    kl = pseudo_count_kl(posterior(), torch.tensor(0.0), delta=delta, kappa=kappa, normalisation="sum")
     assert_is_mean(q.log_prob(draws) - p.log_prob(draws), kl.double().item())
-    paper = dirichlet_kl(posterior(), torch.tensor(0.0), delta=delta, kappa=kappa)
+    paper = pseudo_count_kl(posterior(), torch.tensor(0.0), delta=delta, kappa=kappa)
     assert paper.item() == pytest.approx(kl.item() / count, rel=1e-6)
 
 
@@ -59,10 +59,10 @@ def test_both_are_zero_at_the_prior() -> None:
     alike = Mixture(
         torch.zeros(1, 5, 2), torch.zeros(1, 5, 2), torch.full((1, 5), math.log(0.44)), torch.ones(1, 5).bool()
     )
-    assert dirichlet_kl(alike, torch.tensor(0.0), delta=0.3).abs().item() < 1e-6  # 5 · 0.44 = 1 + 4 · 0.3
+    assert pseudo_count_kl(alike, torch.tensor(0.0), delta=0.3).abs().item() < 1e-6  # 5 · 0.44 = 1 + 4 · 0.3
     assert gaussian_kl(alike, torch.zeros(2), torch.zeros(2)).item() == 0
     more = Mixture(alike.mean, alike.log_variance, alike.log_weight + 1.0, alike.mask)
-    assert dirichlet_kl(more, torch.tensor(0.0), delta=0.3).item() > 0.01
+    assert pseudo_count_kl(more, torch.tensor(0.0), delta=0.3).item() > 0.01
 
 
 def test_pseudo_counts_of_zero_count_as_components_but_weigh_nothing() -> None:
@@ -71,7 +71,7 @@ def test_pseudo_counts_of_zero_count_as_components_but_weigh_nothing() -> None:
     log_alpha[0, 2] = -math.inf
     without = Mixture(mixture.mean, mixture.log_variance, log_alpha.requires_grad_(), mixture.mask)
     expected = symmetric_dirichlet_kl(*torch.tensor([3.5, 1.6, math.exp(3.0)], dtype=torch.float64).log()) / 3
-    kl = dirichlet_kl(without, torch.tensor(0.0), delta=0.3)
+    kl = pseudo_count_kl(without, torch.tensor(0.0), delta=0.3)
     assert kl.item() == pytest.approx(expected.item(), rel=1e-6)
     (kl.sum() + gaussian_kl(without, torch.ones(2), torch.zeros(2)).sum()).backward()
     assert log_alpha.grad is not None

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bayesattn as ba
-from bayesattn.nvib import NVIB, DenoisingMultiheadAttention, dirichlet_kl, gaussian_kl
+from bayesattn.nvib import NVIB, DenoisingMultiheadAttention, gaussian_kl, pseudo_count_kl
 from helpers.monte_carlo import assert_is_mean
 
 X = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
@@ -84,7 +84,7 @@ def test_both_kls_are_recorded_apart_with_their_weights(normalisation: str) -> N
         nvib(X, PADDING)
     posterior = nvib.posterior(X, PADDING)
     by_name = latents.by_layer(nvib)
-    weights = dirichlet_kl(posterior, torch.tensor(0.0), delta=0.3, **options)  # pyright: ignore
+    weights = pseudo_count_kl(posterior, torch.tensor(0.0), delta=0.3, **options)  # pyright: ignore
     vectors = gaussian_kl(posterior, torch.zeros(8), torch.zeros(8), **options)  # pyright: ignore
     assert torch.allclose(by_name["dirichlet"], 2.0 * weights)
     assert torch.allclose(by_name["gaussian"], 1e-3 * vectors)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from bayesattn.nvib.prior import Prior, conditional_log_alpha
+from bayesattn.nvib.prior import ComponentPrior, conditional_log_alpha
 
 
 @pytest.mark.parametrize(("delta", "expected"), [(0.0, 2.0), (0.3, 2.9)])
@@ -18,7 +18,7 @@ def test_the_conditional_prior_adds_delta_for_each_token(delta: float, expected:
 
 
 def test_an_immense_pseudo_count_can_be_drawn_from() -> None:
-    prior = Prior(2, 0.0, 1.0, 1.0)
+    prior = ComponentPrior(2, 0.0, 1.0, 1.0)
     prior.log_alpha.fill_(600.0)
     weights = prior.sample(torch.tensor([3]), 0.25, 1, None).weights
     assert torch.allclose(weights, torch.full((1, 4), 0.25))

@@ -112,7 +112,7 @@ def test_each_layer_gets_its_own_parameters_and_the_template_none(name: str) -> 
     assert not {id(p) for p in first.parameters()} & {id(p) for p in second.parameters()}
     if template.needs_binding:
         with pytest.raises(ValueError, match=r"bind\(num_heads"):
-            template.check_bound()
+            ba.attend(*(torch.zeros(1, HEADS, 2, FEATURES),) * 3, template)
     assert not first.needs_binding
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bayesattn.alignment.base import Objective
-from bayesattn.alignment.categorical import entropy, keep_largest, log_weights
+from bayesattn.alignment.categorical import entropy_of_log_weights, keep_largest, log_weights
 from bayesattn.alignment.gumbel import Gumbel
 from bayesattn.alignment.hard import Hard
 from bayesattn.alignment.importance import Importance
 from bayesattn.alignment.inference import SequenceInference, SetInference
 from bayesattn.alignment.marginal import Marginal
-from bayesattn.alignment.mixture import Mixture
+from bayesattn.alignment.mixture import ContextMixture
 from bayesattn.alignment.recurrent import BidirectionalLSTM
 from bayesattn.alignment.relaxed import Relaxed
 from bayesattn.alignment.soft import Soft
@@ -43,18 +43,18 @@ def objective_by_name(name: str) -> Objective:
 __all__ = [
     "OBJECTIVES",
     "BidirectionalLSTM",
+    "ContextMixture",
     "Gumbel",
     "Hard",
     "Importance",
     "Marginal",
-    "Mixture",
     "Objective",
     "Relaxed",
     "SequenceInference",
     "SetInference",
     "Soft",
     "Variational",
-    "entropy",
+    "entropy_of_log_weights",
     "keep_largest",
     "log_weights",
     "objective_by_name",

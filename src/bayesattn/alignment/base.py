@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesattn.alignment import categorical, contexts
-from bayesattn.alignment.mixture import CHUNK, LogLikelihood, Mixture
+from bayesattn.alignment.mixture import CHUNK, ContextMixture, LogLikelihood
 from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors.rows import DenseRows
 from bayesattn.scopes import modes, recording
@@ -45,9 +45,9 @@ class Alignment:
         assert self._log_posterior is not None  # Objective.forward has said so
         return self._log_posterior
 
-    def every(self, log_weights: Float[Tensor, "batch target source"], chunk: int) -> Mixture:
+    def every(self, log_weights: Float[Tensor, "batch target source"], chunk: int) -> ContextMixture:
         """Every position of the memory, with its weight."""
-        return Mixture(contexts.every(self.memory), log_weights.movedim(-1, 0), chunk)
+        return ContextMixture(contexts.every(self.memory), log_weights.movedim(-1, 0), chunk)
 
     def log_likelihood(self, given: Float[Tensor, "choices batch #target _"]) -> Float[Tensor, "choices batch target"]:
         """log f of each context, in float32 or better."""
@@ -128,7 +128,7 @@ class Objective(Configurable, nn.Module, ABC):
         *,
         source_mask: Bool[Tensor, "batch source"] | None = None,
         k_max: int | None = None,
-    ) -> Mixture:
+    ) -> ContextMixture:
         """How the model predicts when the target is not known: here, exactly, log p(y) = log Σ_i p_i f(y | memory_i).
 
         `k_max` keeps the K most probable positions, renormalised, and costs K calls of the likelihood for each token.
@@ -136,10 +136,10 @@ class Objective(Configurable, nn.Module, ABC):
         memory = without_padding(memory, source_mask)
         log_prior = categorical.log_weights(prior_scores, source_mask)
         if k_max is None:
-            return Mixture(contexts.every(memory), log_prior.movedim(-1, 0), self.chunk)
+            return ContextMixture(contexts.every(memory), log_prior.movedim(-1, 0), self.chunk)
         largest = categorical.keep_largest(log_prior, k_max).topk(min(k_max, memory.shape[1]), -1)
         chosen = contexts.pick(memory, largest.indices.movedim(-1, 0))
-        return Mixture(chosen, largest.values.movedim(-1, 0), self.chunk)
+        return ContextMixture(chosen, largest.values.movedim(-1, 0), self.chunk)
 
     @property
     def samples_now(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.counter_noise import log_exponential
 from bayesattn.numerics.precision import to_compute
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Shaped
@@ -57,6 +57,6 @@ def kl(log_q: Float[Tensor, "*rows source"], log_p: Float[Tensor, "*rows source"
     return (log_q.exp() * (log_q - log_p)).sum(-1)
 
 
-def entropy(log_weights: Float[Tensor, "*rows source"]) -> Float[Tensor, "*rows"]:
+def entropy_of_log_weights(log_weights: Float[Tensor, "*rows source"]) -> Float[Tensor, "*rows"]:
     """-Σ w log w, in nats."""
     return -(log_weights.exp() * log_weights).sum(-1)

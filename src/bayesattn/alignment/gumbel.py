@@ -9,7 +9,7 @@ from torch import Tensor
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.counter_noise import log_exponential
 from bayesattn.scopes.modes import current_generator
 from bayesattn.support import checks
 from bayesattn.support.configurable import register

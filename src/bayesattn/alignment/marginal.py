@@ -16,7 +16,7 @@ class Marginal(Objective):
     """log Σ_i p_i f(y | memory_i), exactly: one call of the likelihood for each position of the source.
 
     Args:
-        chunk: how many (choice, example, target token) the likelihood sees at once; see `Mixture`.
+        chunk: how many (choice, example, target token) the likelihood sees at once; see `ContextMixture`.
     """
 
     def __init__(self, chunk: int = CHUNK):

@@ -18,7 +18,7 @@ CHUNK = 2048
 """How many (choice, example, target token) the likelihood sees at once, unless told otherwise."""
 
 
-class Mixture:
+class ContextMixture:
     """log p(y) = log Σ_c w_c f(y | context_c), for every target token.
 
     The likelihood sees at most `chunk` (choice, example, target token) at once, but at least one choice, as soft

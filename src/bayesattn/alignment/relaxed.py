@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective, without_padding
-from bayesattn.alignment.mixture import Mixture
+from bayesattn.alignment.mixture import ContextMixture
 from bayesattn.numerics.draws import log_gamma_rsample
 from bayesattn.numerics.formulas import gamma_kl
 from bayesattn.numerics.precision import to_compute
@@ -63,7 +63,7 @@ class Relaxed(Objective):
 
     def mixture(
         self, memory: Tensor, prior_scores: Tensor, *, source_mask: Tensor | None = None, k_max: int | None = None
-    ) -> Mixture:
+    ) -> ContextMixture:
         log_p = _log_concentration(prior_scores)
         drawn = log_gamma_rsample(log_p.expand(self.test_samples, *log_p.shape), current_generator())
         if k_max is not None:
@@ -71,7 +71,7 @@ class Relaxed(Objective):
             drawn = drawn.masked_fill(kept == torch.finfo(kept.dtype).min, torch.finfo(drawn.dtype).min)
         weights = categorical.log_weights(drawn, source_mask).exp()
         sampled = contexts.average(without_padding(memory, source_mask), weights)
-        return Mixture(sampled, log_p.new_full(sampled.shape[:-1], -math.log(self.test_samples)))
+        return ContextMixture(sampled, log_p.new_full(sampled.shape[:-1], -math.log(self.test_samples)))
 
 
 def dirichlet_kl(

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bayesattn.alignment import categorical, contexts
 from bayesattn.alignment.base import Alignment, Objective, without_padding
-from bayesattn.alignment.mixture import Mixture
+from bayesattn.alignment.mixture import ContextMixture
 from bayesattn.support.configurable import register
 
 
@@ -24,9 +24,9 @@ class Soft(Objective):
 
     def mixture(
         self, memory: Tensor, prior_scores: Tensor, *, source_mask: Tensor | None = None, k_max: int | None = None
-    ) -> Mixture:
+    ) -> ContextMixture:
         log_prior = categorical.log_weights(prior_scores, source_mask)
         if k_max is not None:
             log_prior = categorical.keep_largest(log_prior, k_max)
         context = contexts.average(without_padding(memory, source_mask), log_prior.exp().unsqueeze(0))
-        return Mixture(context, log_prior.new_zeros(context.shape[:-1]))
+        return ContextMixture(context, log_prior.new_zeros(context.shape[:-1]))

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
+from bayesattn.numerics.counter_noise import Noise
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.rows import Rows
-from bayesattn.scopes import recording, watching
+from bayesattn.scopes import modes, recording, watching
+
+
+def check_posterior(posterior: Posterior) -> None:
+    """Raise unless `posterior` can be drawn from."""
+    if not isinstance(posterior, Posterior):
+        raise TypeError(
+            f"posterior must be a Posterior such as ba.Weibull(k=10.0), got {posterior!r} of type {type(posterior).__name__}."
+        )
+    if posterior.needs_binding:
+        raise ValueError(
+            f"{type(posterior).__name__} has parameters of a layer's size that have not been made: use "
+            "posterior.bind(num_heads=..., head_dim=...), or give it to ba.convert or a module of ba.nn, which do so."
+        )
 
 
 def draw_weights(
@@ -17,20 +29,21 @@ def draw_weights(
     keys: Tensor,
     rows: Rows,
     posterior: Posterior,
-    noise: Any = None,
+    noise: Noise = None,
 ) -> Tensor:
-    """The weights of each row, drawn or the point estimate; the KL goes to the open `record()`.
+    """The weights of each row, drawn or the point estimate, of a posterior that was checked; the KL goes to the open `record()`.
 
     `scores` are pairs of `rows`, in float32 or better, with heads in dimension 1. `noise` is what `posterior.log_sample`
-    draws from: a torch.Generator, None, or a CounterNoise if the posterior takes one.
+    draws from, a `CounterNoise` only if the posterior takes one.
     """
-    posterior.check_bound()
     with torch.autocast(scores.device.type, enabled=False):
-        log_weights = posterior.log_sample(scores, rows, noise) if posterior.samples else posterior.log_mean(scores)
+        log_weights = (
+            posterior.log_sample(scores, rows, noise) if modes.draws_now(posterior) else posterior.log_mean(scores)
+        )
         weights = rows.softmax(log_weights)
         if watching.is_watched():
             prior = rows.softmax(posterior.log_prior(scores, keys, rows).expand_as(scores))
-            watching.show(posterior, weights, prior)
+            watching.show_weights(posterior, weights, prior)
         if recording.kl_is_wanted():
             one = scores.new_ones(())
             recording.add_local(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal, overload
+from typing import Literal, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bayesattn import kernels
-from bayesattn.attention.drawing import draw_weights
+from bayesattn.attention.drawing import check_posterior, draw_weights
 from bayesattn.attention.masks import check_key_lengths, check_query_mask, split_mask
-from bayesattn.numerics.counter_noise import CounterNoise, draw_seed
+from bayesattn.numerics.counter_noise import CounterNoise, Noise, draw_seed
 from bayesattn.numerics.precision import compute_dtype, to_compute
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.rows import DenseRows
@@ -30,6 +30,7 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     *,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Tensor | None = None,
@@ -48,6 +49,7 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     *,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Tensor | None = None,
@@ -65,6 +67,7 @@ def attend(
     is_causal: bool = False,
     scale: float | None = None,
     *,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
     enable_gqa: bool = False,
     query_mask: Bool[Tensor, "batch query"] | None = None,
@@ -83,6 +86,7 @@ def attend(
             dtype's lowest value block. A query that may attend to nothing gets zeros.
         is_causal: query i may attend to keys 0 … i only; may be combined with `attn_mask`.
         scale: factor of the dot products, by default 1/sqrt(features).
+        softcap: c, for scores of c · tanh(scores / c) as in Gemma 2, before any mask is added. Computed on `reference`.
         dropout_p: dropout of the normalised weights, applied whenever it is above 0, as in torch.
         enable_gqa: allow fewer key heads than query heads; each serves a group of neighbouring query heads.
         query_mask: [batch, query], False for padded queries: they get an output, but no KL.
@@ -98,17 +102,18 @@ def attend(
     >>> bool((weights.triu(1) == 0).all())
     True
     """
-    _check_inputs(query, key, value, posterior, enable_gqa)
+    check_posterior(posterior)
+    _check_inputs(query, key, value, enable_gqa)
     one_head = query.dim() == 3
     if one_head:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
         if attn_mask is not None and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(1)
     factor = query.shape[-1] ** -0.5 if scale is None else checks.finite("scale", scale)
-    posterior.check_bound()
+    if softcap is not None:
+        checks.positive("softcap", softcap)
     checks.fraction("dropout_p", dropout_p)
-    check_key_lengths(key_lengths, query)
-    choice, form = kernels.choose(
+    choice = kernels.choose(
         backend,
         query,
         key,
@@ -116,58 +121,24 @@ def attend(
         posterior,
         attn_mask=attn_mask,
         need_weights=need_weights or watching.is_watched(),
+        softcap=softcap,
         dropout_p=dropout_p,
     )
-    if form is None:
+    masks = _Masks(attn_mask, is_causal, query_mask, key_lengths)
+    if choice.backend != "reference":
+        output, weights = (
+            _fused(query, key, value, posterior, masks, factor, dropout_p, generator, choice.backend),
+            None,
+        )
+    else:
         groups = query.shape[1] // key.shape[1]
         if groups > 1:
             key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        if query.dtype == torch.float16:
-            # scores and the gradients of the KL outgrow float16 long before they mean anything unusual
-            scores = (to_compute(query) * factor) @ to_compute(key).transpose(-2, -1)
-        else:
-            scores = (query * factor) @ key.transpose(-2, -1)
-        output, weights = attend_scores(
-            scores,
-            key,
-            value,
-            posterior,
-            attn_mask,
-            is_causal,
-            dropout_p=dropout_p,
-            query_mask=query_mask,
-            key_lengths=key_lengths,
-            generator=generator,
-        )
-        if one_head:
-            output, weights = output.squeeze(1), weights.squeeze(1)
-        return (output, weights) if need_weights else output
-
-    # stands for the scores, which are never made: their shape, dtype and device in one number
-    pairs = query.new_empty((), dtype=compute_dtype(query.dtype)).expand(*query.shape[:3], key.shape[2])
-    allowed, bias = split_mask(attn_mask, False, pairs)
-    noise = _noise(posterior, generator, dropout_p)
-    with torch.autocast(query.device.type, enabled=False):
-        outcome = kernels.attend_fused(
-            to_compute(query),
-            to_compute(key),
-            to_compute(value),
-            form,
-            kernels.Masks(allowed, key_lengths, is_causal, query.shape[2], key.shape[2]),
-            bias,
-            backend=choice.backend,
-            scale=factor,
-            noise=noise if isinstance(noise, CounterNoise) else None,
-            with_noise=posterior.samples,
-            with_kl=recording.kl_is_wanted(),
-            dropout_p=dropout_p,
-            counted=check_query_mask(query_mask, pairs),
-        )
-    if outcome.recorded is not None:
-        kl, elements, rows = outcome.recorded
-        recording.add_local(kl, elements, rows, tokens=rows / query.shape[1], source=posterior)
-    output = outcome.output.to(value.dtype)
-    return output.squeeze(1) if one_head else output
+        scores = _dot_products(query, key, factor, softcap)
+        output, weights = _from_scores(scores, key, value, posterior, masks, dropout_p, generator)
+    if one_head:
+        output, weights = output.squeeze(1), None if weights is None else weights.squeeze(1)
+    return (output, weights) if need_weights else output  # pyright: ignore[reportReturnType]
 
 
 def attend_scores(
@@ -187,15 +158,34 @@ def attend_scores(
 
     The noise, the weights and the KL are computed in float32 or better whatever the dtype of the inputs.
     """
-    posterior.check_bound()
+    check_posterior(posterior)
     checks.fraction("dropout_p", dropout_p)
-    batch, heads, queries, keys = scores.shape
+    masks = _Masks(attn_mask, is_causal, query_mask, key_lengths)
+    return _from_scores(scores, key, value, posterior, masks, dropout_p, generator)
+
+
+class _Masks(NamedTuple):
+    """The masks as the caller gave them."""
+
+    attn_mask: Tensor | None
+    is_causal: bool
+    query_mask: Tensor | None
+    key_lengths: Tensor | None
+
+
+def _from_scores(
+    scores: Tensor,
+    key: Tensor,
+    value: Tensor,
+    posterior: Posterior,
+    masks: _Masks,
+    dropout_p: float,
+    generator: torch.Generator | None,
+) -> tuple[Tensor, Tensor]:
+    """The definition, in plain torch, from arguments that have been checked."""
     scores = to_compute(scores)
-    allowed, bias = split_mask(attn_mask, is_causal, scores)
-    if key_lengths is not None:
-        inside = torch.arange(keys, device=scores.device) < key_lengths.view(-1, 1, 1, 1)
-        allowed = inside if allowed is None else allowed & inside
-    rows = DenseRows((batch, heads, queries, keys), allowed, check_query_mask(query_mask, scores))
+    allowed, bias = split_mask(masks.attn_mask, masks.is_causal, scores, masks.key_lengths)
+    rows = DenseRows(tuple(scores.shape), allowed, check_query_mask(masks.query_mask, scores))  # pyright: ignore[reportArgumentType]
     if bias is not None:
         scores = scores + bias
     scores = rows.fill_blocked(scores, 0.0)
@@ -206,21 +196,65 @@ def attend_scores(
     return F.dropout(weights, dropout_p) @ value, weights
 
 
-def _noise(
-    posterior: Posterior, generator: torch.Generator | None, dropout_p: float
-) -> torch.Generator | CounterNoise | None:
+def _fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    posterior: Posterior,
+    masks: _Masks,
+    factor: float,
+    dropout_p: float,
+    generator: torch.Generator | None,
+    backend: str,
+) -> Tensor:
+    """The same by a kernel, which never makes the scores."""
+    # stands for the scores: their shape, dtype and device in one number
+    pairs = query.new_empty((), dtype=compute_dtype(query.dtype)).expand(*query.shape[:3], key.shape[2])
+    check_key_lengths(masks.key_lengths, pairs)
+    allowed, bias = split_mask(masks.attn_mask, False, pairs)
+    counted = check_query_mask(masks.query_mask, pairs)
+    noise = _noise(posterior, generator, dropout_p)
+    with_kl = recording.kl_is_wanted()
+    with torch.autocast(query.device.type, enabled=False):
+        fused = kernels.attend_fused(
+            to_compute(query),
+            to_compute(key),
+            to_compute(value),
+            posterior.fused_form(key, with_kl),
+            kernels.Masks(allowed, masks.key_lengths, masks.is_causal, query.shape[2], key.shape[2]),
+            bias,
+            backend=backend,
+            scale=factor,
+            noise=noise if isinstance(noise, CounterNoise) else None,
+            with_noise=modes.draws_now(posterior),
+            with_kl=with_kl,
+            dropout_p=dropout_p,
+            counted=counted,
+        )
+    if fused.recorded is not None:
+        kl, elements, rows = fused.recorded
+        recording.add_local(kl, elements, rows, tokens=rows / query.shape[1], source=posterior)
+    return fused.output.to(value.dtype)
+
+
+def _dot_products(query: Tensor, key: Tensor, factor: float, softcap: float | None) -> Tensor:
+    if query.dtype == torch.float16:
+        # scores and the gradients of the KL outgrow float16 long before they mean anything unusual
+        query, key = to_compute(query), to_compute(key)
+    scores = (query * factor) @ key.transpose(-2, -1)
+    return scores if softcap is None else torch.tanh(scores / softcap) * softcap
+
+
+def _noise(posterior: Posterior, generator: torch.Generator | None, dropout_p: float) -> Noise:
     """Where the noise of this call comes from: a counter for a posterior that takes one, else torch's generator."""
     source = generator or modes.current_generator()
-    if not posterior.counter_noise or not (posterior.samples or dropout_p):
+    if not posterior.counter_noise or not (modes.draws_now(posterior) or dropout_p):
         return source
-    return CounterNoise(draw_seed(source), kernels.noise_generator())
+    kind = kernels.noise_generator()
+    return CounterNoise(draw_seed(source), kind)
 
 
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor, posterior: Posterior, enable_gqa: bool) -> None:
-    if not isinstance(posterior, Posterior):
-        raise TypeError(
-            f"posterior must be a Posterior such as ba.Weibull(k=10.0), got {posterior!r} of type {type(posterior).__name__}."
-        )
+def _check_inputs(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> None:
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if query.dim() not in (3, 4) or key.dim() != query.dim() or value.dim() != query.dim():
         raise ValueError(

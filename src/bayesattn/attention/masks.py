@@ -9,25 +9,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.support.annotations import Bool, Float
+from bayesattn.support.annotations import Bool, Float, Int
+
+
+def may_attend(mask: Tensor) -> Bool[Tensor, "..."]:
+    """True where a mask does not block: a float mask blocks from half of its dtype's lowest value down."""
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
 
 def split_mask(
-    attn_mask: Tensor | None, is_causal: bool, scores: Float[Tensor, "batch heads query key"]
+    attn_mask: Tensor | None,
+    is_causal: bool,
+    scores: Float[Tensor, "batch heads query key"],
+    key_lengths: Int[Tensor, " batch"] | None = None,
 ) -> tuple[Bool[Tensor, "#batch #heads #query #key"] | None, Float[Tensor, "#batch #heads #query #key"] | None]:
     """The pairs that are allowed, and the bias to add to the scores; None where there is nothing to say."""
     allowed = bias = None
     if attn_mask is not None:
         mask = _broadcastable(attn_mask, scores)
-        if mask.dtype == torch.bool:
-            allowed = mask
-        else:
-            allowed = mask > torch.finfo(mask.dtype).min / 2
+        allowed = may_attend(mask)
+        if mask.dtype != torch.bool:
             bias = mask.masked_fill(~allowed, 0.0).to(scores.dtype)
     if is_causal:
         query, key = scores.shape[-2:]
         causal = torch.ones(query, key, dtype=torch.bool, device=scores.device).tril()[None, None]
         allowed = causal if allowed is None else allowed & causal
+    if key_lengths is not None:
+        check_key_lengths(key_lengths, scores)
+        inside = torch.arange(scores.shape[-1], device=scores.device) < key_lengths.view(-1, 1, 1, 1)
+        allowed = inside if allowed is None else allowed & inside
     return allowed, bias
 
 
@@ -44,14 +54,14 @@ def check_query_mask(query_mask: Tensor | None, scores: Float[Tensor, "batch hea
     return query_mask
 
 
-def check_key_lengths(key_lengths: Tensor | None, query: Tensor) -> None:
+def check_key_lengths(key_lengths: Tensor | None, scores: Tensor) -> None:
     """Raise unless `key_lengths` holds one whole number for each example."""
     if key_lengths is None:
         return
     is_whole = not key_lengths.is_floating_point() and key_lengths.dtype != torch.bool
-    if not is_whole or tuple(key_lengths.shape) != (query.shape[0],):
+    if not is_whole or tuple(key_lengths.shape) != (scores.shape[0],):
         raise ValueError(
-            f"key_lengths must hold one whole number for each of the {query.shape[0]} examples: the number of keys before the padding; "
+            f"key_lengths must hold one whole number for each of the {scores.shape[0]} examples: the number of keys before the padding; "
             f"got {key_lengths.dtype} of shape {tuple(key_lengths.shape)}."
         )
 

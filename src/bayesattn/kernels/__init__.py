@@ -5,13 +5,13 @@ first use, `triton` the same for a GPU. All give the same numbers for the same s
 """
 
 from bayesattn.kernels.choice import Backend, Choice, choose, explain, noise_generator, use
-from bayesattn.kernels.fused import Masks, Outcome, attend_fused
+from bayesattn.kernels.fused import FusedAttention, Masks, attend_fused
 
 __all__ = [
     "Backend",
     "Choice",
+    "FusedAttention",
     "Masks",
-    "Outcome",
     "attend_fused",
     "choose",
     "explain",

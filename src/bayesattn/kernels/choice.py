@@ -14,7 +14,6 @@ from torch import Tensor
 from bayesattn.kernels import gpu, native
 from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator
 from bayesattn.posteriors import Posterior
-from bayesattn.posteriors.fused_form import FusedForm
 from bayesattn.support import checks
 
 Backend = Literal["auto", "native", "triton", "chunked", "reference"]
@@ -84,48 +83,53 @@ def choose(
     *,
     attn_mask: Tensor | None = None,
     need_weights: bool = False,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
-) -> tuple[Choice, FusedForm | None]:
-    """The backend for this call, and the form of the posterior unless it is `reference`.
+) -> Choice:
+    """The backend for this call. The posterior has a fused form unless it is `reference`.
 
     Args:
         backend: what the caller asked for, None for what `use` set.
         query, key, value: [batch, heads, length, features].
         posterior: a `Posterior`.
-        attn_mask, need_weights, dropout_p: as in `attend`.
+        attn_mask, need_weights, softcap, dropout_p: as in `attend`.
     """
     wanted = checks.one_of("backend", backend or _settings.backend, BACKENDS)
     if wanted == "reference":
-        return Choice("reference", "asked for"), None
+        return Choice("reference", "asked for")
     batch, heads, queries, _ = query.shape
     pairs = batch * heads * queries * key.shape[2]
     # no text while compiling: it would tie the compiled code to this size
     size = "" if torch.compiler.is_compiling() else f"{pairs:,} pairs of query and key"
     if wanted == "auto" and pairs < NATIVE_FROM:
-        return Choice("reference", f"{size} are few: plain torch is as fast"), None
-    form = None
+        return Choice("reference", f"{size} are few: plain torch is as fast")
+    obstacle = None
     if need_weights:
         obstacle = "the weights themselves are wanted (need_weights)"
     elif attn_mask is not None and attn_mask.requires_grad:
         obstacle = "attn_mask has a gradient"
+    elif softcap is not None:
+        obstacle = "the kernels have no soft cap (softcap)"
     elif dropout_p and not posterior.counter_noise:
         obstacle = f"the dropout of {type(posterior).__name__} is torch's own"
-    else:
-        form = posterior.fused_form(key)
+    elif not posterior.has_fused_form:
         obstacle = f"this {type(posterior).__name__} has no fused form"
     but = "" if wanted == "auto" else f"{wanted} was asked for, but "
-    if form is None:
-        return Choice("reference", but + obstacle), None
+    if obstacle is not None:
+        return Choice("reference", but + obstacle)
     if wanted == "chunked":
-        return Choice("chunked", "asked for"), form
+        return Choice("chunked", "asked for")
     kernel = ("triton" if query.device.type == "cuda" else "native") if wanted == "auto" else wanted
-    unavailable = gpu.obstacle(query, value, form) if kernel == "triton" else _native_is_unavailable(query)
+    if kernel == "triton":
+        unavailable = gpu.obstacle(query, value, posterior.fused_form(key, with_kl=False).noise)
+    else:
+        unavailable = _native_is_unavailable(query)
     if unavailable is None:
         remark = native.how_it_was_made() if kernel == "native" else "compiled by Triton"
-        return Choice(kernel, "asked for" if but else f"{size}; {remark}"), form
+        return Choice(kernel, "asked for" if but else f"{size}; {remark}")
     if pairs < CHUNKED_FROM:
-        return Choice("reference", f"{but}{unavailable}; {size} fit in memory"), None
-    return Choice("chunked", f"{but}{unavailable}; {size}"), form
+        return Choice("reference", f"{but}{unavailable}; {size} fit in memory")
+    return Choice("chunked", f"{but}{unavailable}; {size}")
 
 
 def explain(
@@ -137,6 +141,7 @@ def explain(
     *,
     backend: Backend | None = None,
     need_weights: bool = False,
+    softcap: float | None = None,
     dropout_p: float = 0.0,
     **others: Any,
 ) -> Choice:
@@ -151,8 +156,16 @@ def explain(
         query, key = query.unsqueeze(1), key.unsqueeze(1)
     with torch.no_grad():
         return choose(
-            backend, query, key, value, posterior, attn_mask=attn_mask, need_weights=need_weights, dropout_p=dropout_p
-        )[0]
+            backend,
+            query,
+            key,
+            value,
+            posterior,
+            attn_mask=attn_mask,
+            need_weights=need_weights,
+            softcap=softcap,
+            dropout_p=dropout_p,
+        )
 
 
 def _native_is_unavailable(query: Tensor) -> str | None:

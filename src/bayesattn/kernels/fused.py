@@ -77,7 +77,7 @@ class Masks(NamedTuple):
         return torch.arange(self.queries, device=device).clamp_max(self.keys - 1)
 
 
-class Outcome(NamedTuple):
+class FusedAttention(NamedTuple):
     """The output, and where the KL was wanted, it and its numbers of elements and rows, one for each example."""
 
     output: Float[Tensor, "batch heads query value"]
@@ -99,7 +99,7 @@ def attend_fused(
     with_kl: bool,
     dropout_p: float,
     counted: Bool[Tensor, "batch query"] | None,
-) -> Outcome:
+) -> FusedAttention:
     """Attention with the posterior of this form, in float32 or float64; `key` and `value` may have fewer heads than `query`."""
     dtype = query.dtype
     batch, heads, queries, _ = query.shape
@@ -138,7 +138,7 @@ def attend_fused(
         backend,
     )
     if not with_kl:
-        return Outcome(output)
+        return FusedAttention(output)
     size = masks.sizes(statistics)
     filled = size.clamp_max(1.0)
     of_total, first, second, exponentials = statistics.unbind(0)
@@ -148,7 +148,7 @@ def attend_fused(
         of_rows = of_rows.expand(rows)
         return (of_rows if counted is None else of_rows.masked_fill(~counted.unsqueeze(1), 0.0)).flatten(1).sum(1)
 
-    return Outcome(output, (total(kl), total(size), total(filled)))
+    return FusedAttention(output, (total(kl), total(size), total(filled)))
 
 
 class _MaskedLogTotal(torch.autograd.Function):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.numerics.counter_noise import BLOCK, GENERATORS, dropout_threshold
-from bayesattn.posteriors.fused_form import NOISES, STATISTICS, FusedForm
+from bayesattn.posteriors.fused_form import NOISES, STATISTICS, NoiseForm
 
 ROWS = 32
 """Queries of a tile."""
@@ -23,7 +23,7 @@ SHARED_BYTES = {64: 64 << 10, 128: 112 << 10}
 """What the kernels take of a GPU's shared memory at most, by the size of a head."""
 
 
-def obstacle(query: Tensor, value: Tensor, form: FusedForm) -> str | None:
+def obstacle(query: Tensor, value: Tensor, noise: NoiseForm) -> str | None:
     """Why these tensors cannot be computed by Triton, or None."""
     if query.dtype == torch.float64:
         return "triton computes in float32, these tensors are float64"
@@ -31,7 +31,7 @@ def obstacle(query: Tensor, value: Tensor, form: FusedForm) -> str | None:
         return "triton is not installed (pip install 'bayesattn[triton]')"
     if query.device.type != "cuda" and not _is_interpreted():
         return f"triton runs on a GPU, these tensors are on {query.device.type}"
-    if form.noise == "gamma":
+    if noise == "gamma":
         return "triton has no Gamma draws"
     largest = max(query.shape[-1], value.shape[-1])
     wanted = next((taken for size, taken in SHARED_BYTES.items() if largest <= size), None)

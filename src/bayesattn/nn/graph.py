@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn.attention.drawing import draw_weights
+from bayesattn.attention.drawing import check_posterior, draw_weights
 from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors import Posterior, Softmax
 from bayesattn.posteriors.rows import EdgeRows
@@ -44,6 +44,7 @@ def edge_weights(
     >>> bool(torch.allclose(weights[:3].sum(0), torch.ones(2)))
     True
     """
+    check_posterior(posterior)
     key, query = edge_index[0], edge_index[1]
     rows = EdgeRows(query, key, num_queries, scores.shape[1], graph_of_query, num_graphs)
     noise = generator or modes.current_generator()

@@ -12,37 +12,12 @@ from torch.distributions import Gamma, Weibull
 from torch.distributions.kl import register_kl
 
 from bayesattn.numerics.counter_gamma import log_gamma
-from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.counter_noise import CounterNoise, Noise, log_exponential
 from bayesattn.numerics.formulas import EULER_GAMMA, SMALLEST_LOG_CONCENTRATION
 from bayesattn.support.annotations import Float
 
 
-def log_exponential(
-    like: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
-) -> Float[Tensor, "*shape"]:
-    """log E with E ~ Exponential(1), of the shape, dtype and device of `like`.
-
-    By inversion of torch's uniform draws, which is several times faster than its exponential ones on a processor. A draw of 0 counts
-    as half of the smallest other one, so its logarithm is never -inf.
-    """
-    if isinstance(generator, CounterNoise):
-        return generator.log_exponential(like)
-    uniform = torch.empty_like(like).uniform_(generator=generator)
-    return uniform.neg_().log1p_().neg_().clamp_min_(torch.finfo(like.dtype).eps / 4).log_()
-
-
-def standard_normal(
-    like: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
-) -> Float[Tensor, "*shape"]:
-    """N(0, 1), of the shape, dtype and device of `like`."""
-    if isinstance(generator, CounterNoise):
-        return generator.normal(like)
-    return torch.empty_like(like).normal_(generator=generator)
-
-
-def log_gamma_rsample(
-    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
-) -> Float[Tensor, "*shape"]:
+def log_gamma_rsample(log_concentration: Float[Tensor, "*shape"], generator: Noise = None) -> Float[Tensor, "*shape"]:
     """log X with X ~ Gamma(exp(log_concentration), 1), with pathwise gradients.
 
     The boost identity Gamma(a) = Gamma(a + 1) · U^(1/a) in logarithms,
@@ -68,7 +43,7 @@ def log_gamma_rsample(
 
 
 def approximate_log_gamma_rsample(
-    log_concentration: Float[Tensor, "*shape"], generator: torch.Generator | CounterNoise | None = None
+    log_concentration: Float[Tensor, "*shape"], generator: Noise = None
 ) -> Float[Tensor, "*shape"]:
     """log of the inverse-CDF approximation X = (U · a · Gamma(a))^(1/a) (Joo et al. 2020).
 

@@ -1,7 +1,7 @@
 """NVIB: a nonparametric variational information bottleneck for attention (Henderson and Fehr 2023; Fehr and Henderson 2024)."""
 
 from bayesattn.nvib.attention import denoising_attention
-from bayesattn.nvib.divergence import dirichlet_kl, gaussian_kl
+from bayesattn.nvib.divergence import gaussian_kl, pseudo_count_kl
 from bayesattn.nvib.identity import identity
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.mixture import Mixture
@@ -13,7 +13,7 @@ __all__ = [
     "DenoisingMultiheadAttention",
     "Mixture",
     "denoising_attention",
-    "dirichlet_kl",
     "gaussian_kl",
     "identity",
+    "pseudo_count_kl",
 ]

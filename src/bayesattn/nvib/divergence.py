@@ -19,7 +19,7 @@ _LARGE_CONCENTRATION = 1e4
 """From here on Stirling's series, to its second term, is exact in float64, and lgamma's differences no longer are."""
 
 
-def dirichlet_kl(
+def pseudo_count_kl(
     posterior: Mixture,
     prior_log_alpha: Float[Tensor, ""],
     *,

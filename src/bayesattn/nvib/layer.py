@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from bayesattn.numerics.precision import linear_in_dtype_of, to_compute
 from bayesattn.nvib.attention import Compat, check_compat
-from bayesattn.nvib.divergence import Normalisation, dirichlet_kl, gaussian_kl
+from bayesattn.nvib.divergence import Normalisation, gaussian_kl, pseudo_count_kl
 from bayesattn.nvib.mixture import Mixture
-from bayesattn.nvib.prior import Prior
+from bayesattn.nvib.prior import ComponentPrior
 from bayesattn.scopes import modes, recording
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float
@@ -38,7 +38,7 @@ class NVIB(Configurable, nn.Module):
         "quadratic"   exp(w_q·x_i² + w·x_i + b)         can be ordinary attention (COLM 2024); starts at w_q = 1 / 2 sqrt(d), w = b = 0
 
     In training and inside `sampling()` it returns drawn points, else the Gaussians and pseudo-counts themselves; both are read by
-    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `dirichlet_kl` and `gaussian_kl` times their λ, apart: `Latents.by_layer`
+    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `pseudo_count_kl` and `gaussian_kl` times their λ, apart: `Latents.by_layer`
     has them under `dirichlet` and `gaussian`.
 
     Args:
@@ -115,7 +115,7 @@ class NVIB(Configurable, nn.Module):
             nn.init.constant_(self.log_alpha_of_square.weight, 0.5 / math.sqrt(self.head_dim))
             nn.init.zeros_(self.log_alpha.weight)
             nn.init.zeros_(self.log_alpha.bias)
-        self.prior = Prior(dim, self.prior_mean, self.prior_variance, self.prior_alpha)
+        self.prior = ComponentPrior(dim, self.prior_mean, self.prior_variance, self.prior_alpha)
         self.dirichlet = _Term(self.lambda_dirichlet)
         self.gaussian = _Term(self.lambda_gaussian)
 
@@ -125,11 +125,6 @@ class NVIB(Configurable, nn.Module):
         if self.dim is None:
             raise ValueError("This NVIB is a template: make it with dim=, or give it to ba.convert, which does so.")
         return self.dim // self.num_heads
-
-    @property
-    def samples(self) -> bool:
-        """Whether the latent is drawn now."""
-        return self.training or modes.is_sampling()
 
     def forward(
         self,
@@ -173,7 +168,7 @@ class NVIB(Configurable, nn.Module):
 
     def latent(self, tokens: Mixture) -> Mixture:
         """What attention reads of tokens' components in the present mode: drawn points, or all but the smallest of the Gaussians."""
-        if self.samples:
+        if modes.draws_now(self):
             return tokens.sample(self.kappa, modes.current_generator())
         if self.threshold == 0:
             return tokens
@@ -183,7 +178,7 @@ class NVIB(Configurable, nn.Module):
     def prior_latent(self, x: Float[Tensor, "batch tokens dim"]) -> Mixture:
         """What attention reads of the prior's component in the present mode."""
         component = self.prior.component(x)
-        return component.sample(self.kappa, modes.current_generator()) if self.samples else component
+        return component.sample(self.kappa, modes.current_generator()) if modes.draws_now(self) else component
 
     def sample_prior(self, lengths: Tensor, generator: torch.Generator | None = None) -> Mixture:
         """Points from the prior for sequences of these `lengths` (whole numbers, one for each example), ready to decode from.
@@ -227,7 +222,7 @@ class NVIB(Configurable, nn.Module):
     def _record(self, posterior: Mixture) -> None:
         with torch.autocast(posterior.mean.device.type, enabled=False):
             options = {"kappa": self.kappa, "normalisation": self.normalisation}
-            weights = dirichlet_kl(posterior, self.prior.log_alpha, delta=self.delta, **options)
+            weights = pseudo_count_kl(posterior, self.prior.log_alpha, delta=self.delta, **options)
             vectors = gaussian_kl(
                 posterior, to_compute(self.prior.mean), to_compute(self.prior.log_variance), **options
             )

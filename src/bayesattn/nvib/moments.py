@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bayesattn.numerics.precision import to_compute
 from bayesattn.nvib.mixture import Mixture
-from bayesattn.nvib.prior import Prior
+from bayesattn.nvib.prior import ComponentPrior
 from bayesattn.support.annotations import Bool, Float
 
 
@@ -37,7 +37,7 @@ class Moments:
         return Mixture(points, None, log_alpha, mask)
 
     @torch.no_grad()
-    def to_prior(self, prior: Prior) -> None:
+    def to_prior(self, prior: ComponentPrior) -> None:
         """Write what was seen into the buffers of an NVIB layer's prior."""
         if self._first is None or self._second is None or self.count < 2:
             raise ValueError(f"An empirical prior needs at least 2 tokens, {self.count} were seen: give more batches.")

@@ -11,6 +11,7 @@ from bayesattn.nvib.attention import Compat, check_compat
 from bayesattn.nvib.layer import NVIB
 from bayesattn.nvib.mixture import Mixture
 from bayesattn.nvib.projected import Projections, ReadsLatent, mask_of_components
+from bayesattn.scopes import modes
 from bayesattn.support.annotations import Float
 
 
@@ -149,7 +150,7 @@ class DenoisingMultiheadAttention(ReadsLatent, nn.MultiheadAttention):
             raise ValueError("is_causal needs vectors as key, a Mixture has no order: pass attn_mask.")
         queries, tokens = query.shape[1], key.shape[1]
         if cache is not None and cache.mixture is not None and self.nvib is not None:
-            tokens = cache.mixture.mask.shape[1] // (self.nvib.kappa if self.nvib.samples else 1) - 1
+            tokens = cache.mixture.mask.shape[1] // (self.nvib.kappa if modes.draws_now(self.nvib) else 1) - 1
         past = tokens - queries if cache is not None else 0
         return torch.ones(queries, tokens, dtype=torch.bool, device=query.device).triu(past + 1)
 

@@ -12,7 +12,7 @@ from bayesattn.nvib.mixture import Mixture
 from bayesattn.support.annotations import Float
 
 
-class Prior(nn.Module):
+class ComponentPrior(nn.Module):
     """N(mean, exp(log_variance)) with pseudo-count exp(log_alpha).
 
     `log_alpha_spread`, the unit of τ_α, is the standard deviation of ‖x‖² / 2 sqrt(d) over data, at least 1, once `identity` measured it.

@@ -6,12 +6,11 @@ import copy
 from abc import ABC, abstractmethod
 from typing import ClassVar, TypeVar
 
-import torch
 from torch import Tensor, nn
 
+from bayesattn.numerics.counter_noise import Noise
 from bayesattn.posteriors.fused_form import FusedForm
 from bayesattn.posteriors.rows import Rows
-from bayesattn.scopes.modes import is_sampling
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
 from bayesattn.support.configurable import Configurable
@@ -31,8 +30,9 @@ class Posterior(Configurable, nn.Module, ABC):
     Scores come in float32 or better, finite, with additive masks already added and 0 at masked places; `rows` has the sums.
 
     Two more things may be said, both for speed alone. `counter_noise = True` if `log_sample` passes its `generator` on to
-    `draws.log_exponential` or `draws.standard_normal` and draws in no other way: `attend` may then give it a
-    `CounterNoise` in place of a torch.Generator. And `fused_form`, for the kernels: without it, a posterior runs on `reference`.
+    `counter_noise.log_exponential` or `counter_noise.standard_normal` and draws in no other way: `attend` may then give it a
+    `CounterNoise` in place of a torch.Generator. And `fused_form`, for the kernels: without it, a posterior runs on
+    `reference`; one that has a form for some of its options alone says for which in `has_fused_form`.
 
     An instance is a template: its constructor takes hyper-parameters only. `bind(num_heads, head_dim)` gives a copy with the
     learned parameters of one layer; `ba.convert` and the modules of `ba.nn` do that. One without parameters needs no binding.
@@ -61,21 +61,8 @@ class Posterior(Configurable, nn.Module, ABC):
         """Whether parameters are still to be made."""
         return False
 
-    @property
-    def samples(self) -> bool:
-        """Whether the weights are drawn now (training, or a `sampling()` block) or are the point estimate (eval)."""
-        return self.training or is_sampling()
-
-    def check_bound(self) -> None:
-        """Raise if parameters are still to be made."""
-        if self.needs_binding:
-            raise ValueError(
-                f"{type(self).__name__} has parameters of a layer's size that have not been made: use "
-                "posterior.bind(num_heads=..., head_dim=...), or give it to ba.convert or a module of ba.nn, which do so."
-            )
-
     @abstractmethod
-    def log_sample(self, scores: Float[Tensor, "..."], rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+    def log_sample(self, scores: Float[Tensor, "..."], rows: Rows, generator: Noise = None) -> Tensor:
         """log S, up to a constant for each row."""
 
     def log_mean(self, scores: Float[Tensor, "..."]) -> Tensor:
@@ -88,9 +75,14 @@ class Posterior(Configurable, nn.Module, ABC):
         The same for all keys unless a posterior says otherwise."""
         return scores.new_zeros(())
 
-    def fused_form(self, keys: Float[Tensor, "batch key_heads key features"]) -> FusedForm | None:
-        """This posterior in the form that the kernels know, or None if it has none: it then runs on `reference`."""
-        return None
+    @property
+    def has_fused_form(self) -> bool:
+        """Whether there is a `fused_form`. Asked on every call, so it must be cheap; without one, attention runs on `reference`."""
+        return type(self).fused_form is not Posterior.fused_form
+
+    def fused_form(self, keys: Float[Tensor, "batch key_heads key features"], with_kl: bool) -> FusedForm:
+        """This posterior in the form that the kernels know; what only its KL needs is left out unless `with_kl`."""
+        raise NotImplementedError(f"{type(self).__name__} has no fused form.")
 
     @abstractmethod
     def kl(self, scores: Float[Tensor, "..."], keys: Tensor, rows: Rows) -> Float[Tensor, " batch"]:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.counter_noise import Noise
 from bayesattn.numerics.draws import approximate_log_gamma_rsample, log_gamma_rsample
 from bayesattn.numerics.formulas import SMALLEST_LOG_CONCENTRATION, gamma_kl
 from bayesattn.numerics.positive import THESIS_START
@@ -98,12 +98,12 @@ class Dirichlet(Posterior):
 
     def log_concentration(self, scores: Tensor, rows: Rows) -> Tensor:
         """log alpha of each pair."""
-        assert self.sharpness is not None  # check_bound() has said so
+        assert self.sharpness is not None  # check_posterior() has said so
         log_sharpness = self.sharpness.log(scores, rows)
         log_alpha = rows.to_pairs(log_sharpness) + rows.log_softmax(scores)
         return log_alpha.clamp_min(SMALLEST_LOG_CONCENTRATION)
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         draw = approximate_log_gamma_rsample if self.approximate else log_gamma_rsample
         return draw(self.log_concentration(scores, rows), generator)
 
@@ -118,9 +118,13 @@ class Dirichlet(Posterior):
         # the identity KL_multi-Gamma = KL_Dirichlet + KL_Gamma(Σ q ‖ Σ p)
         return multi_gamma - rows.total_of_rows(gamma_kl(total_q.clamp_min(1e-20).log(), total_p.log()))
 
-    def fused_form(self, keys: Tensor) -> FusedForm | None:
-        if self.approximate or not isinstance(self.sharpness, PerHead):
-            return None  # a sharpness for each position, or from the scores
+    @property
+    def has_fused_form(self) -> bool:
+        # and not a sharpness for each position, or from the scores
+        return isinstance(self.sharpness, PerHead) and not self.approximate
+
+    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+        assert isinstance(self.sharpness, PerHead)  # has_fused_form has said so
         return FusedForm(
             kl=self._kl_of_rows,
             noise="gamma",

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from bayesattn.support.annotations import Float
 
-Noise = Literal["none", "log_exponential", "normal", "gamma"]
+NoiseForm = Literal["none", "log_exponential", "normal", "gamma"]
 Statistics = Literal["nothing", "sum", "shares", "squares", "squares_log", "squares_share", "gamma"]
 
-NOISES: tuple[Noise, ...] = ("none", "log_exponential", "normal", "gamma")
+NOISES: tuple[NoiseForm, ...] = ("none", "log_exponential", "normal", "gamma")
 STATISTICS: tuple[Statistics, ...] = ("nothing", "sum", "shares", "squares", "squares_log", "squares_share", "gamma")
 
 
@@ -67,7 +67,7 @@ class FusedForm:
     """
 
     kl: Callable[[RowSums], Tensor]
-    noise: Noise = "none"
+    noise: NoiseForm = "none"
     scale: float | Tensor = 1.0
     statistics: Statistics = "nothing"
     wants_total: bool = False

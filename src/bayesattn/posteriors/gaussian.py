@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from bayesattn.numerics.counter_noise import CounterNoise
-from bayesattn.numerics.draws import standard_normal
+from bayesattn.numerics.counter_noise import Noise, standard_normal
 from bayesattn.numerics.positive import THESIS_START
 from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors.base import Posterior
@@ -84,10 +82,10 @@ class Gaussian(Posterior):
 
     def sigma(self, scores: Tensor, rows: Rows) -> Tensor:
         """The scale of each logit, broadcastable against the scores."""
-        assert self.scale is not None  # check_bound() has said so
+        assert self.scale is not None  # check_posterior() has said so
         return self.scale(scores, rows)
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         return scores + self.sigma(scores, rows) * standard_normal(scores, generator)
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
@@ -96,9 +94,12 @@ class Gaussian(Posterior):
     def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return scores  # the prior is centred on the same logits
 
-    def fused_form(self, keys: Tensor) -> FusedForm | None:
-        if not isinstance(self.scale, PerHead):
-            return None  # a scale for each pair
+    @property
+    def has_fused_form(self) -> bool:
+        return isinstance(self.scale, PerHead)  # and not a scale for each pair
+
+    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+        assert isinstance(self.scale, PerHead)  # has_fused_form has said so
         sigma = self.scale.values(to_compute(keys)).view(-1, 1)
         return FusedForm(kl=lambda sums: sums.size * self._kl_of_pair(sigma), noise="normal", scale=sigma)
 

@@ -7,8 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn.numerics.counter_noise import CounterNoise
-from bayesattn.numerics.draws import standard_normal
+from bayesattn.numerics.counter_noise import Noise, standard_normal
 from bayesattn.numerics.formulas import square_with_linear_tail
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.fused_form import FusedForm, RowSums
@@ -69,7 +68,7 @@ class LogNormal(Posterior):
     def needs_binding(self) -> bool:
         return self.prior.needs_binding
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         return scores + self.sigma * standard_normal(scores, generator)
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
@@ -84,19 +83,21 @@ class LogNormal(Posterior):
     def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return self.prior.log_location(keys, rows)
 
-    def fused_form(self, keys: Tensor) -> FusedForm | None:
+    @property
+    def has_fused_form(self) -> bool:
         scale = self.prior.scale(self.sigma)
         # beyond these the squares of the KL have a linear tail, which sums of squares do not
         extreme = not isinstance(scale, Tensor) and (scale < 1e-6 or self.sigma**2 / scale > 1e14)
-        if not self.prior.fusable or extreme:
-            return None
+        return self.prior.fusable and not extreme
+
+    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
         return FusedForm(
             kl=self._kl_of_rows,
             noise="normal",
             scale=self.sigma,
             statistics=self.prior.statistics,
             wants_total=self.kl_scores == "normalised",
-            prior_logits=self.prior.share_logits(keys),
+            prior_logits=self.prior.share_logits(keys) if with_kl else None,
         )
 
     def _kl_of_rows(self, sums: RowSums) -> Tensor:

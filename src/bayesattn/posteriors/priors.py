@@ -109,12 +109,12 @@ class _Contextual(Prior):
         return self.network is None
 
     def share_logits(self, keys: Tensor) -> Tensor:
-        assert self.network is not None  # the posterior's check_bound() has said so
+        assert self.network is not None  # check_posterior() has said so
         return self.network.logits(keys)
 
     def log_shares(self, keys: Tensor, rows: Rows) -> Tensor:
         """log Psi for every pair."""
-        assert self.network is not None  # the posterior's check_bound() has said so
+        assert self.network is not None  # check_posterior() has said so
         return self.network(keys, rows)
 
 
@@ -225,7 +225,7 @@ class ContextualGamma(_Contextual, GammaFamily):
     def concentration(self, keys: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         if self.over == "row":
             return super().concentration(keys, rows)
-        assert self.network is not None  # the posterior's check_bound() has said so
+        assert self.network is not None  # check_posterior() has said so
         # one value for each key: lgamma and its gradient are dear, and there are more pairs than keys
         log_alpha = self.network.of_all_keys(keys, rows) + self.log_alpha_of_whole
         return rows.keys_to_pairs(log_alpha.exp()), rows.keys_to_pairs(log_gamma_function(log_alpha))

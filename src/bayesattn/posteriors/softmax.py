@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from bayesattn.numerics.counter_noise import Noise
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.fused_form import FusedForm
 from bayesattn.posteriors.rows import Rows
@@ -27,10 +28,10 @@ class Softmax(Posterior):
     def __init__(self) -> None:
         super().__init__()
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         return scores
 
-    def fused_form(self, keys: Tensor) -> FusedForm:
+    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
         return FusedForm(kl=lambda sums: torch.zeros_like(sums.size))
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from bayesattn.numerics.counter_noise import CounterNoise
-from bayesattn.numerics.draws import log_exponential
+from bayesattn.numerics.counter_noise import Noise, log_exponential
 from bayesattn.numerics.formulas import EULER_GAMMA, exp_with_linear_tail, log_gamma_function
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.fused_form import FusedForm, RowSums
@@ -69,17 +67,18 @@ class Weibull(Posterior):
     def needs_binding(self) -> bool:
         return self.prior.needs_binding
 
-    def log_sample(self, scores: Tensor, rows: Rows, generator: torch.Generator | CounterNoise | None = None) -> Tensor:
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         return scores + log_exponential(scores, generator) / self.k
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        per_alpha = self._per_alpha
         alpha, log_gammas = self.prior.concentration(keys, rows)
         one = scores.new_ones(())
         if self.kl_scores == "normalised":
             log_means, means = rows.log_softmax(scores), rows.total_of_rows(one)  # the means of a row sum to one
         else:
             log_means, means = scores, rows.total_of_pairs(exp_with_linear_tail(scores))
-        of_alpha = rows.total_of_pairs(alpha * (self._per_alpha - log_means) + log_gammas)
+        of_alpha = rows.total_of_pairs(alpha * (per_alpha - log_means) + log_gammas)
         constant = math.log(self.k) - EULER_GAMMA - 1.0
         return of_alpha + self.prior.beta * means + constant * rows.total_of_pairs(one)
 
@@ -91,10 +90,12 @@ class Weibull(Posterior):
     def log_prior(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
         return self.prior.log_alpha(keys, rows)  # the mean is alpha / beta
 
-    def fused_form(self, keys: Tensor) -> FusedForm | None:
-        if not self.prior.fusable:
-            return None
-        logits = self.prior.share_logits(keys)
+    @property
+    def has_fused_form(self) -> bool:
+        return self.prior.fusable
+
+    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+        logits = self.prior.share_logits(keys) if with_kl else None
         normalised = self.kl_scores == "normalised"
         return FusedForm(
             kl=self._kl_of_rows,

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from bayesattn.scopes.variable import ScopeVariable
 
@@ -46,6 +47,11 @@ def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
 def is_sampling() -> bool:
     """Whether a `sampling()` block is open."""
     return _sampling.get()
+
+
+def draws_now(module: nn.Module) -> bool:
+    """Whether what is random in this module is drawn now (training, or a `sampling()` block) or is its point estimate (eval)."""
+    return module.training or _state.sampling
 
 
 def current_generator() -> torch.Generator | None:

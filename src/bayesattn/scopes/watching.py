@@ -41,7 +41,7 @@ def is_watched() -> bool:
     return not torch.compiler.is_compiling() and _watcher.get() is not None
 
 
-def show(source: Any, weights: Tensor, prior: Tensor) -> None:
+def show_weights(source: Any, weights: Tensor, prior: Tensor) -> None:
     """Hand one layer's weights to the open `watch()` block."""
     seen = _watcher.get()
     assert seen is not None

@@ -153,6 +153,33 @@ def test_the_kl_of_an_example_does_not_depend_on_padding() -> None:
     torch.testing.assert_close(padded.local_kl[1:], alone.local_kl)
 
 
+@pytest.mark.parametrize("name", ["BART", "BERT"])
+def test_a_forward_pass_does_not_walk_the_modules(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import nn
+
+    case = BY_NAME[name]
+    model, inputs = ba.convert(case.build(), ba.Weibull()), case.inputs()
+    walks = []
+    walk = nn.Module.named_modules  # `modules` and `children` go through it
+    monkeypatch.setattr(nn.Module, "named_modules", lambda *args, **kw: (walks.append(args[0]), walk(*args, **kw))[1])
+    model(**inputs)
+    assert walks == []
+
+
+def test_layers_converted_one_after_the_other_all_get_the_padding() -> None:
+    case = BY_NAME["BART"]
+    model = case.build()
+    for part in ("cross", "self"):
+        ba.convert(model, ba.Weibull(), where=part)
+    decoder = copy.deepcopy(model).model.decoder  # pyright: ignore
+    ids = torch.randint(3, 20, (2, 5))
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
+    decoder(ids, attention_mask=mask, encoder_hidden_states=torch.randn(2, 4, decoder.config.d_model))
+    for layer in decoder.layers:
+        for attention in (layer.self_attn, layer.encoder_attn):
+            assert torch.equal(attention.__dict__["passage"].query_padding, mask.bool())
+
+
 def test_each_layer_has_its_own_prior_network_which_the_kl_trains() -> None:
     case = BY_NAME["BERT"]
     model = ba.convert(case.build(), ba.Weibull(k=10.0, prior=ba.ContextualGamma(beta=1.0))).train()

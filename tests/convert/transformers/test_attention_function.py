@@ -39,7 +39,7 @@ def test_a_soft_cap_is_applied_before_the_noise() -> None:
     generator = torch.Generator().manual_seed(3)
     with ba.sampling(generator):
         output, weights = attention_function.attention(
-            module, query, key, value, None, scaling=3.0, softcap=0.5, is_causal=False
+            module, query, key, value, None, scaling=3.0, softcap=0.5, is_causal=False, output_attentions=True
         )
     key, value = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
     scores = torch.tanh(3.0 * query @ key.transpose(2, 3) / 0.5) * 0.5

@@ -7,20 +7,21 @@ import inspect
 import re
 import sys
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import attach_posterior, change_class, restore_class
 from bayesattn.convert.supported import supported
 from bayesattn.convert.transformers import attention_function
+from bayesattn.convert.transformers.attention_function import Converted, Passage, PassesOnPadding
 from bayesattn.posteriors import Posterior
 
 _HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 _HEAD_DIMS = ("head_dim", "attention_head_size", "key_value_proj_dim", "qk_head_dim")
-_OTHER_STATES = ("key_value_states", "encoder_hidden_states")
 _HOOK = "_bayesattn_padding_hook"
+"""Where a model keeps the hook that passes its padding on."""
 _CROSS = re.compile("cross|encoder_attn|EncDec")
 """What attribute names of cross-attention have in them; nothing else tells it from self-attention before it runs."""
 
@@ -64,7 +65,7 @@ class HuggingFaceAdapter(Adapter):
     def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
         self.attach(layer, posterior)
         names = list(inspect.signature(layer.forward).parameters)
-        layer.__dict__["passage"] = attention_function.Passage(names)
+        layer.__dict__["passage"] = Passage(names)
         change_class(layer, self.mixin)
 
     def attach(self, layer: nn.Module, posterior: Any) -> None:
@@ -92,8 +93,11 @@ class HuggingFaceAdapter(Adapter):
             for part in _configured(root):
                 part.config._attn_implementation_internal = attention_function.NAME
             for part in _pretrained_models(root).values():
-                if _HOOK not in part.__dict__ and "encoder_hidden_states" in inspect.signature(part.forward).parameters:
-                    hook = part.register_forward_pre_hook(_pass_on_query_padding, with_kwargs=True)
+                _remove_hook(part)
+                names = list(inspect.signature(part.forward).parameters)
+                if "encoder_hidden_states" in names:
+                    passages = [module.__dict__["passage"] for module in part.modules() if is_converted(module)]
+                    hook = part.register_forward_pre_hook(PassesOnPadding(names, passages), with_kwargs=True)
                     part.__dict__[_HOOK] = hook
 
     def after_reversion(self, model: nn.Module) -> None:
@@ -103,33 +107,7 @@ class HuggingFaceAdapter(Adapter):
             for part in root.modules():
                 if attention_function.BEFORE in part.__dict__:
                     part.config._attn_implementation_internal = part.__dict__.pop(attention_function.BEFORE)
-                if _HOOK in part.__dict__:
-                    part.__dict__.pop(_HOOK).remove()
-
-
-class Converted(nn.Module):
-    """Put before an attention layer's class: its forward, and proof that it went through our attention."""
-
-    config: Any
-    part: ClassVar[str]
-    """The attribute that holds what the layer was converted to."""
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        passage: attention_function.Passage = self.__dict__["passage"]
-        passage.reached = False
-        given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
-        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
-        passage.is_cross_attention = bool(others)
-        passage.states = others[0] if others else given.get("hidden_states")
-        output = super().forward(*args, **kwargs)
-        passage.states = None
-        if not passage.reached:
-            raise RuntimeError(
-                f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
-                f"{self.config._attn_implementation!r}, not {attention_function.NAME!r}. "
-                "Call set_attn_implementation before ba.convert, not after."
-            )
-        return output
+                _remove_hook(part)
 
 
 class Attending(Converted):
@@ -210,11 +188,6 @@ def _own_config(root: Any) -> None:
                 module.__dict__[name] = copies[id(attribute)]
 
 
-def _pass_on_query_padding(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Tell the attention layers of a decoder which of its own positions are padding: its cross-attention cannot know."""
-    given = {**dict(zip(inspect.signature(model.forward).parameters, args, strict=False)), **kwargs}
-    mask = given.get("attention_mask")
-    padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
-    for module in model.modules():
-        if is_converted(module):
-            module.__dict__["passage"].query_padding = padding
+def _remove_hook(part: nn.Module) -> None:
+    if _HOOK in part.__dict__:
+        part.__dict__.pop(_HOOK).remove()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bayesattn.attention import attend, attend_scores
+from bayesattn.attention import attend
+from bayesattn.attention.masks import may_attend
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.nvib.projected import ReadsLatent
 from bayesattn.scopes.recording import kl_is_wanted
@@ -39,6 +40,7 @@ _WITHOUT_EFFECT = {
     "sliding_window",  # it is in the mask
     "use_cache",
 }
+_OTHER_STATES = ("key_value_states", "encoder_hidden_states")
 _ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "indices"}
 
 
@@ -53,6 +55,49 @@ class Passage:
         self.query_padding: Tensor | None = None
         self.states: Tensor | None = None
         """What keys and values are made of."""
+
+
+class Converted(nn.Module):
+    """Put before an attention layer's class: its forward, and proof that it went through our attention."""
+
+    config: Any
+    part: ClassVar[str]
+    """The attribute that holds what the layer was converted to."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        passage: Passage = self.__dict__["passage"]
+        passage.reached = False
+        given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
+        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
+        passage.is_cross_attention = bool(others)
+        passage.states = others[0] if others else given.get("hidden_states")
+        output = super().forward(*args, **kwargs)
+        passage.states = None
+        if not passage.reached:
+            raise RuntimeError(
+                f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
+                f"{self.config._attn_implementation!r}, not {NAME!r}. "
+                "Call set_attn_implementation before ba.convert, not after."
+            )
+        return output
+
+
+class PassesOnPadding:
+    """A hook before a decoder's forward: tells its attention layers which of its own positions are padding.
+
+    Its cross-attention cannot know. `parameters` are the names of the forward's arguments, `passages` those of the converted layers.
+    """
+
+    def __init__(self, parameters: list[str], passages: list[Passage]) -> None:
+        self.parameters = parameters
+        self.passages = passages
+
+    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
+        mask = given.get("attention_mask")
+        padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        for passage in self.passages:
+            passage.query_padding = padding
 
 
 def register() -> None:
@@ -95,37 +140,23 @@ def attention(
             module, passage.states, query, key, attention_mask, is_causal, dropout, need_weights=bool(wants_weights)
         )
         return output.transpose(1, 2).contiguous(), weights
-    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
     mask = _with_bias(attention_mask, position_bias)
-    if softcap is None:
-        call: Callable[..., Any] = partial(
-            attend,  # pyright: ignore
-            query,
-            key,
-            value,
-            module.posterior,  # pyright: ignore[reportArgumentType]
-            mask,
-            is_causal,
-            scaling,
-            dropout_p=dropout,
-            enable_gqa=True,
-            query_mask=query_mask,
-        )
-        output, weights = call(need_weights=True) if wants_weights else (call(), None)
-    else:
-        groups = query.shape[1] // key.shape[1]
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        scores = (query @ key.transpose(-2, -1)) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-        output, weights = attend_scores(
-            torch.tanh(scores / softcap) * softcap,
-            key,
-            value,
-            module.posterior,  # pyright: ignore[reportArgumentType]
-            mask,
-            is_causal,
-            dropout_p=dropout,
-            query_mask=query_mask,
-        )
+    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
+    call: Callable[..., Any] = partial(
+        attend,  # pyright: ignore
+        query,
+        key,
+        value,
+        module.posterior,  # pyright: ignore[reportArgumentType]
+        mask,
+        is_causal,
+        scaling,
+        softcap=softcap,
+        dropout_p=dropout,
+        enable_gqa=True,
+        query_mask=query_mask,
+    )
+    output, weights = call(need_weights=True) if wants_weights else (call(), None)
     return output.transpose(1, 2).contiguous(), weights
 
 
@@ -176,8 +207,7 @@ def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tenso
     """
     batch, _, queries, _ = query.shape
     if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
-        allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-        return allowed.flatten(1, 2).any(1).expand(batch, -1)
+        return may_attend(mask).flatten(1, 2).any(1).expand(batch, -1)
     padding = passage.query_padding
     if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
         return padding[:, -queries:]

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesattn.attention.masks import may_attend
 from bayesattn.nvib.projected import Projections, ReadsLatent, mask_of_components
 from bayesattn.support.annotations import Bool, Float
 
@@ -69,7 +70,7 @@ def _additive(
             return None, None
         future = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(1)
         return query.new_zeros(future.shape).masked_fill(future, lowest)[None, None], None
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    allowed = may_attend(mask)
     padding = ~allowed.flatten(1, 2).any(1).expand(query.shape[0], -1)
     added = query.new_zeros(mask.shape) if mask.dtype == torch.bool else mask.to(query.dtype)
     return added.masked_fill(~allowed, lowest), padding

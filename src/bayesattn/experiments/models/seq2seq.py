@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn.alignment import BidirectionalLSTM, Mixture, Objective, SequenceInference, Soft, log_weights
+from bayesattn.alignment import BidirectionalLSTM, ContextMixture, Objective, SequenceInference, Soft, log_weights
 from bayesattn.alignment.mixture import LogLikelihood
 from bayesattn.experiments.models.beam import Hypotheses, beam_search
 from bayesattn.experiments.models.decoder import Decoded, Decoder, Source, State
@@ -207,10 +207,10 @@ class Seq2Seq(nn.Module):
             )
         return self.inference(source_words, target_words[:, 1:], source_mask, target_mask)
 
-    def _mixture(self, decoded: Decoded, encoded: Source, k_max: int | None) -> Mixture:
+    def _mixture(self, decoded: Decoded, encoded: Source, k_max: int | None) -> ContextMixture:
         if self.objective is None:
             contexts = decoded.contexts.unsqueeze(0)
-            return Mixture(contexts, contexts.new_zeros(contexts.shape[:-1]))
+            return ContextMixture(contexts, contexts.new_zeros(contexts.shape[:-1]))
         return self.objective.mixture(encoded.memory, decoded.scores, source_mask=encoded.mask, k_max=k_max)
 
     def _logits(self, query: Tensor, context: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def step_weights(
     """The weights of one step, drawn or the point estimate; with `k_max` those of the K largest alone. Records nothing."""
     rows = DenseRows((scores.shape[0], 1, 1, scores.shape[1]), mask[:, None, None, :])
     pairs = rows.fill_blocked(to_compute(scores)[:, None, None, :], 0.0)
-    drawn = posterior.samples
+    drawn = modes.draws_now(posterior)
     pairs = posterior.log_sample(pairs, rows, modes.current_generator()) if drawn else posterior.log_mean(pairs)
     if k_max is not None:
         pairs = keep_largest(log_weights(pairs[:, 0], mask), k_max).unsqueeze(1)

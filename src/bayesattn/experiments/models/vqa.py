@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bayesattn.alignment import Mixture, Objective, SetInference, Soft, log_weights
+from bayesattn.alignment import ContextMixture, Objective, SetInference, Soft, log_weights
 from bayesattn.alignment.mixture import LogLikelihood
 from bayesattn.attention import attend_scores
 from bayesattn.experiments.models.question import QuestionEncoder
@@ -106,7 +106,7 @@ class BottomUpVQA(nn.Module):
             found = self._log_probabilities(query, context[:, 0].unsqueeze(0))[0, :, 0]
             return found if answer is None else F.nll_loss(found, answer, reduction="none")
         if answer is None:
-            mixture: Mixture = self.objective.mixture(regions, scores, source_mask=mask)
+            mixture: ContextMixture = self.objective.mixture(regions, scores, source_mask=mask)
             return mixture.log_probability(lambda contexts: self._log_probabilities(query, contexts))[:, 0]
         posterior_scores = None
         if self.objective.needs_posterior:

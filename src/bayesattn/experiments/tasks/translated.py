@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from bayesattn.alignment import entropy
+from bayesattn.alignment import entropy_of_log_weights
 from bayesattn.experiments.data.subwords import PAD, trimmed
 from bayesattn.experiments.models.seq2seq import Seq2Seq, perplexity
 from bayesattn.support.annotations import Shaped
@@ -39,7 +39,7 @@ class Translations:
         for source, target_part in self._pairs(target):
             prior, _ = self.model.alignments(source, target_part)
             real = target_part[:, 1:] != PAD
-            total += float(entropy(prior.clamp_min(torch.finfo(prior.dtype).tiny).log())[real].sum())
+            total += float(entropy_of_log_weights(prior.clamp_min(torch.finfo(prior.dtype).tiny).log())[real].sum())
             tokens += int(real.sum())
         return total / tokens
 
