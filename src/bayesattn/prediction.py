@@ -191,7 +191,7 @@ def predict(
     in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
     running = _predicting(model, dropout)
     with torch.no_grad(), noise:
-        sampler = _Sampler(model, lambda part: _outputs(take(call(running, part)), likelihood))
+        sampler = _Sampler(model, lambda part: _outputs(take(call(running, part)), likelihood), generator)
         while True:
             try:
                 chunks = in_parts(sampler, inputs, batch, samples, rows)
@@ -236,12 +236,14 @@ def _run_sample_by_sample(
 class _Sampler:
     """Draws outputs, [samples, batch, ...]: by `torch.vmap` until that fails, then by folding."""
 
-    def __init__(self, model: nn.Module, run: Callable[[Any], tuple[Tensor, ...]]):
+    def __init__(self, model: nn.Module, run: Callable[[Any], tuple[Tensor, ...]], generator: torch.Generator | None):
         self.model = model
         self.run = run
+        self.generator = generator
 
     def draw(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
         if samples > 1 and _vmap_works.get(self.model, True):
+            noise = None if self.generator is None else self.generator.get_state()
             try:
                 return self._together(inputs, size, samples)
             except torch.OutOfMemoryError:
@@ -250,6 +252,8 @@ class _Sampler:
                 # an operation that vmap does not know, a branch that depends on the data, or an error of the model's own, which
                 # folding meets again and raises
                 _vmap_works[self.model] = False
+                if self.generator is not None and noise is not None:
+                    self.generator.set_state(noise)  # the same prediction as when folding is known to be needed
         folded = _map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
         return [_unfold(tensor, samples, size) for tensor in self.run(folded)]
 

@@ -37,11 +37,10 @@ def draw_weights(
     draws from, a `CounterNoise` only if the posterior takes one.
     """
     with torch.autocast(scores.device.type, enabled=False):
-        log_weights = (
-            posterior.log_sample(scores, rows, noise) if modes.draws_now(posterior) else posterior.log_mean(scores)
-        )
+        watched, drawn = modes.is_watched(), modes.draws_now(posterior)
+        log_weights = posterior.log_sample(scores, rows, noise) if drawn else posterior.log_mean(scores)
         weights = rows.softmax(log_weights)
-        if watching.is_watched():
+        if watched:
             prior = rows.softmax(posterior.log_prior(scores, keys, rows).expand_as(scores))
             watching.show_weights(posterior, weights, prior)
         if recording.kl_is_wanted():

@@ -15,7 +15,7 @@ from bayesattn.numerics.counter_noise import CounterNoise, Noise, draw_seed
 from bayesattn.numerics.precision import compute_dtype, to_compute
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.rows import DenseRows
-from bayesattn.scopes import modes, recording, watching
+from bayesattn.scopes import modes, recording
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Int
 
@@ -120,7 +120,7 @@ def attend(
         value,
         posterior,
         attn_mask=attn_mask,
-        need_weights=need_weights or watching.is_watched(),
+        need_weights=need_weights or modes.is_watched(),
         softcap=softcap,
         dropout_p=dropout_p,
     )

@@ -94,7 +94,7 @@ def choose(
         posterior: a `Posterior`.
         attn_mask, need_weights, softcap, dropout_p: as in `attend`.
     """
-    wanted = checks.one_of("backend", backend or _settings.backend, BACKENDS)
+    wanted = _settings.backend if backend is None else checks.one_of("backend", backend, BACKENDS)
     if wanted == "reference":
         return Choice("reference", "asked for")
     batch, heads, queries, _ = query.shape

@@ -1,4 +1,5 @@
-"""What is drawn in a forward pass, and from where: `sampling()`, and `one_draw()` for a network that is random as a whole.
+"""How a forward pass runs: what is drawn and from where (`sampling()`, `one_draw()` for a network that is random as a whole), and
+whether its weights are watched.
 
 The state is per thread and per asyncio task.
 """
@@ -35,6 +36,8 @@ class Draw:
 _sampling: ScopeVariable[bool] = ScopeVariable("sampling()", False)
 _generator: ScopeVariable[torch.Generator | None] = ScopeVariable("sampling()", None)
 _draw: ScopeVariable[Draw | None] = ScopeVariable("one_draw()", None)
+watcher: ScopeVariable[list[Any] | None] = ScopeVariable("watch()", None)
+"""What `watching.watch()` collects in."""
 
 
 @contextmanager
@@ -46,17 +49,22 @@ def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
 
 def is_sampling() -> bool:
     """Whether a `sampling()` block is open."""
-    return _sampling.get()
+    return _sampling.get() if torch.compiler.is_compiling() else _sampling.in_context.get()
 
 
 def draws_now(module: nn.Module) -> bool:
     """Whether what is random in this module is drawn now (training, or a `sampling()` block) or is its point estimate (eval)."""
-    return module.training or _state.sampling
+    return module.training or is_sampling()
+
+
+def is_watched() -> bool:
+    """Whether a `watch()` block is open. Compiled code is not watched: it makes no weights."""
+    return not torch.compiler.is_compiling() and watcher.in_context.get() is not None
 
 
 def current_generator() -> torch.Generator | None:
     """The generator of the innermost `sampling(generator=...)` block."""
-    return _generator.get()
+    return _generator.get() if torch.compiler.is_compiling() else _generator.in_context.get()
 
 
 @contextmanager
@@ -66,9 +74,8 @@ def one_draw(index: int = 0) -> Iterator[None]:
         yield
 
 
-def current_draw() -> Draw | None:
-    """The draw of the innermost `one_draw()` block."""
-    return _draw.get()
+current_draw = _draw.get
+"""The draw of the innermost `one_draw()` block."""
 
 
 def kept_draw(source: Any, make: Callable[[], Drawn]) -> Drawn:

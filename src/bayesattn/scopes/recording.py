@@ -140,7 +140,7 @@ def kl_is_wanted() -> bool:
     With gradients on it always must, recorder or not: gradient checkpointing runs a layer again, after the recorder
     was closed, and demands the same arithmetic as in the first run.
     """
-    return _recorder.get() is not None or torch.is_grad_enabled()
+    return torch.is_grad_enabled() or _recorder.get() is not None
 
 
 def add_local(
@@ -167,10 +167,15 @@ def add_global(kl: Float[Tensor, ""], source: Any) -> None:
         recorder._last = GlobalTerm(kl, source, torch.is_grad_enabled(), recorder._last)
 
 
+def is_recomputing() -> bool:
+    """Whether this is inside a backward pass: gradient checkpointing runs the layer again."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
 def _open_recorder() -> Latents | None:
-    if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1:
-        return None  # inside a backward pass: gradient checkpointing runs the layer again, its term is recorded already
-    return _recorder.get()
+    if torch.compiler.is_compiling():
+        return _recorder.get()
+    return None if is_recomputing() else _recorder.in_context.get()  # a term of the first run is recorded already
 
 
 def _sum(terms: list[Tensor], kind: str) -> Tensor:

@@ -13,8 +13,10 @@ import torch
 Value = TypeVar("Value")
 
 
-class _PerThread(threading.local):
-    def __init__(self, value: Any):  # of each thread; torch.compile does not guard on what is found in the class
+class PerThread(threading.local):
+    """A value for each thread: enough for what begins and ends within one forward pass, in which no task can wait."""
+
+    def __init__(self, value: Any):  # called in each thread; torch.compile does not guard on what is found in the class
         self.value = value
 
 
@@ -34,30 +36,30 @@ class ScopeVariable(Generic[Value]):
 
     def __init__(self, name: str, default: Value):
         self.name = name
-        self._in_context: ContextVar[Value] = ContextVar(name, default=default)
-        self._in_thread = _PerThread(default)
+        self.in_context: ContextVar[Value] = ContextVar(name, default=default)
+        self.in_thread = PerThread(default)
         self._is_compiled = False
 
     def get(self) -> Value:
         """The value of the innermost open block."""
         if torch.compiler.is_compiling():
             self._note_compilation()
-            return self._in_thread.value
-        return self._in_context.get()
+            return self.in_thread.value
+        return self.in_context.get()
 
     @contextmanager
     def held(self, value: Value) -> Iterator[None]:
         """`value`, inside this block."""
-        outer_of_thread = self._in_thread.value
-        self._in_thread.value = value
-        token = None if torch.compiler.is_compiling() else self._in_context.set(value)
+        outer_of_thread = self.in_thread.value
+        self.in_thread.value = value
+        token = None if torch.compiler.is_compiling() else self.in_context.set(value)
         try:
             yield
         finally:
-            interleaved = self._in_thread.value is not value
-            self._in_thread.value = outer_of_thread
+            interleaved = self.in_thread.value is not value
+            self.in_thread.value = outer_of_thread
             if token is not None:
-                self._in_context.reset(token)
+                self.in_context.reset(token)
             if interleaved and self._is_compiled:
                 raise RuntimeError(
                     f"Another asyncio task opened or closed a {self.name} block while this one awaited inside its own, and a compiled "

@@ -1,7 +1,7 @@
 """How attention weights leave a network: layers show what they drew to the innermost open `watch()`.
 
-What is watched runs on plain torch: the kernels never make the weights. The state is per thread and
-per asyncio task.
+What is watched runs on plain torch: the kernels never make the weights. `modes.is_watched` says whether
+anybody watches.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from bayesattn.scopes.variable import ScopeVariable
+from bayesattn.scopes import modes
 
 
 class Seen:
@@ -25,24 +24,16 @@ class Seen:
         self.prior = prior
 
 
-_watcher: ScopeVariable[list[Seen] | None] = ScopeVariable("watch()", None)
-
-
 @contextmanager
 def watch() -> Iterator[list[Seen]]:
     """Collect the weights of every attention layer that runs in this block, in the order in which they run."""
     seen: list[Seen] = []
-    with _watcher.held(seen):
+    with modes.watcher.held(seen):
         yield seen
-
-
-def is_watched() -> bool:
-    """Whether a `watch()` block is open."""
-    return not torch.compiler.is_compiling() and _watcher.get() is not None
 
 
 def show_weights(source: Any, weights: Tensor, prior: Tensor) -> None:
     """Hand one layer's weights to the open `watch()` block."""
-    seen = _watcher.get()
+    seen = modes.watcher.get()
     assert seen is not None
     seen.append(Seen(source, weights.detach(), prior.detach()))

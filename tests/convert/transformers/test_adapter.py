@@ -174,10 +174,15 @@ def test_layers_converted_one_after_the_other_all_get_the_padding() -> None:
     decoder = copy.deepcopy(model).model.decoder  # pyright: ignore
     ids = torch.randint(3, 20, (2, 5))
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    decoder(ids, attention_mask=mask, encoder_hidden_states=torch.randn(2, 4, decoder.config.d_model))
-    for layer in decoder.layers:
-        for attention in (layer.self_attn, layer.encoder_attn):
-            assert torch.equal(attention.__dict__["passage"].query_padding, mask.bool())
+    with ba.record() as latents:
+        decoder(ids, attention_mask=mask, encoder_hidden_states=torch.randn(2, 4, decoder.config.d_model))
+    assert len(latents) == 2 * len(decoder.layers)
+    for term in latents.local_terms:
+        assert term.tokens.tolist() == [5, 3]
+    with ba.record() as latents:  # and no longer than its own pass
+        decoder(ids, encoder_hidden_states=torch.randn(2, 4, decoder.config.d_model))
+    for term in latents.local_terms:
+        assert term.tokens.tolist() == [5, 5]
 
 
 def test_each_layer_has_its_own_prior_network_which_the_kl_trains() -> None:

@@ -15,13 +15,13 @@ from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import attach_posterior, change_class, restore_class
 from bayesattn.convert.supported import supported
 from bayesattn.convert.transformers import attention_function
-from bayesattn.convert.transformers.attention_function import Converted, Passage, PassesOnPadding
+from bayesattn.convert.transformers.attention_function import Converted, PassesOnPadding
 from bayesattn.posteriors import Posterior
 
 _HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 _HEAD_DIMS = ("head_dim", "attention_head_size", "key_value_proj_dim", "qk_head_dim")
-_HOOK = "_bayesattn_padding_hook"
-"""Where a model keeps the hook that passes its padding on."""
+_HOOKS = "_bayesattn_padding_hooks"
+"""Where a model keeps the hooks that pass its padding on."""
 _CROSS = re.compile("cross|encoder_attn|EncDec")
 """What attribute names of cross-attention have in them; nothing else tells it from self-attention before it runs."""
 
@@ -64,8 +64,7 @@ class HuggingFaceAdapter(Adapter):
 
     def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
         self.attach(layer, posterior)
-        names = list(inspect.signature(layer.forward).parameters)
-        layer.__dict__["passage"] = Passage(names)
+        layer.__dict__[attention_function.ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
         change_class(layer, self.mixin)
 
     def attach(self, layer: nn.Module, posterior: Any) -> None:
@@ -75,7 +74,8 @@ class HuggingFaceAdapter(Adapter):
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
-        del layer.__dict__["passage"]
+        del layer.__dict__[attention_function.ARGUMENTS]
+        layer.__dict__.pop(attention_function.LAST_PADDING, None)
         delattr(layer, self.mixin.part)
 
     def after_conversion(self, model: nn.Module) -> None:
@@ -93,12 +93,14 @@ class HuggingFaceAdapter(Adapter):
             for part in _configured(root):
                 part.config._attn_implementation_internal = attention_function.NAME
             for part in _pretrained_models(root).values():
-                _remove_hook(part)
+                _remove_hooks(part)
                 names = list(inspect.signature(part.forward).parameters)
                 if "encoder_hidden_states" in names:
-                    passages = [module.__dict__["passage"] for module in part.modules() if is_converted(module)]
-                    hook = part.register_forward_pre_hook(PassesOnPadding(names, passages), with_kwargs=True)
-                    part.__dict__[_HOOK] = hook
+                    hook = PassesOnPadding(names)
+                    part.__dict__[_HOOKS] = [
+                        part.register_forward_pre_hook(hook.before, with_kwargs=True),
+                        part.register_forward_hook(hook.after, always_call=True),
+                    ]
 
     def after_reversion(self, model: nn.Module) -> None:
         for root in _roots(model):
@@ -107,7 +109,7 @@ class HuggingFaceAdapter(Adapter):
             for part in root.modules():
                 if attention_function.BEFORE in part.__dict__:
                     part.config._attn_implementation_internal = part.__dict__.pop(attention_function.BEFORE)
-                _remove_hook(part)
+                _remove_hooks(part)
 
 
 class Attending(Converted):
@@ -188,6 +190,6 @@ def _own_config(root: Any) -> None:
                 module.__dict__[name] = copies[id(attribute)]
 
 
-def _remove_hook(part: nn.Module) -> None:
-    if _HOOK in part.__dict__:
-        part.__dict__.pop(_HOOK).remove()
+def _remove_hooks(part: nn.Module) -> None:
+    for hook in part.__dict__.pop(_HOOKS, []):
+        hook.remove()

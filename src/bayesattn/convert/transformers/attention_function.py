@@ -18,13 +18,20 @@ from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.nvib.projected import ReadsLatent
-from bayesattn.scopes.recording import kl_is_wanted
+from bayesattn.scopes.recording import is_recomputing, kl_is_wanted
+from bayesattn.scopes.variable import PerThread
 
 NAME = "bayesattn"
 """`config._attn_implementation` of a converted model."""
 
 BEFORE = "_attention_before"
 """Where an attention layer keeps the name of the implementation that it had before."""
+
+ARGUMENTS = "_bayesattn_arguments"
+"""Where a converted layer keeps the names of its forward's arguments."""
+
+LAST_PADDING = "_bayesattn_last_padding"
+"""Where a converted layer keeps the padding of its last pass with gradients."""
 
 _WITHOUT_EFFECT = {
     "cache_position",
@@ -45,16 +52,27 @@ _ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
 
 
 class Passage:
-    """What a converted layer and the attention function tell each other about the forward pass under way."""
+    """What a converted layer and the attention function tell each other about one forward pass of the layer."""
 
-    def __init__(self, parameters: list[str]) -> None:
-        self.parameters = parameters
-        """Names of the layer's arguments."""
+    def __init__(self, given: dict[str, Any]) -> None:
+        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
         self.reached = False
-        self.is_cross_attention = False
-        self.query_padding: Tensor | None = None
-        self.states: Tensor | None = None
+        self.is_cross_attention = bool(others)
+        self.states: Tensor | None = others[0] if others else given.get("hidden_states")
         """What keys and values are made of."""
+
+
+class Padding:
+    """Which positions of a decoder's own input are padding, while it runs; known to the layers in it."""
+
+    def __init__(self, hook: PassesOnPadding, mask: Tensor | None, outer: Padding | None) -> None:
+        self.hook = hook
+        self.mask = mask
+        self.outer = outer
+
+
+_passage = PerThread(None)
+_padding = PerThread(None)
 
 
 class Converted(nn.Module):
@@ -65,14 +83,14 @@ class Converted(nn.Module):
     """The attribute that holds what the layer was converted to."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        passage: Passage = self.__dict__["passage"]
-        passage.reached = False
-        given = {**dict(zip(passage.parameters, args, strict=False)), **kwargs}
-        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
-        passage.is_cross_attention = bool(others)
-        passage.states = others[0] if others else given.get("hidden_states")
-        output = super().forward(*args, **kwargs)
-        passage.states = None
+        names: list[str] = self.__dict__[ARGUMENTS]
+        passage = Passage({**dict(zip(names, args, strict=False)), **kwargs})
+        outer = _passage.value
+        _passage.value = passage
+        try:
+            output = super().forward(*args, **kwargs)
+        finally:
+            _passage.value = outer
         if not passage.reached:
             raise RuntimeError(
                 f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
@@ -83,21 +101,27 @@ class Converted(nn.Module):
 
 
 class PassesOnPadding:
-    """A hook before a decoder's forward: tells its attention layers which of its own positions are padding.
+    """Hooks around a decoder's forward: tell its attention layers which of its own positions are padding.
 
-    Its cross-attention cannot know. `parameters` are the names of the forward's arguments, `passages` those of the converted layers.
+    Its cross-attention cannot know. `parameters` are the names of the forward's arguments.
     """
 
-    def __init__(self, parameters: list[str], passages: list[Passage]) -> None:
+    def __init__(self, parameters: list[str]) -> None:
         self.parameters = parameters
-        self.passages = passages
 
-    def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before the forward."""
         given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
         mask = given.get("attention_mask")
         padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
-        for passage in self.passages:
-            passage.query_padding = padding
+        _padding.value = Padding(self, padding, _padding.value)
+
+    def after(self, model: nn.Module, args: Any, output: Any) -> None:
+        """After it, also when it failed."""
+        padding: Padding | None = _padding.value
+        while padding is not None and padding.hook is not self:  # of a part that failed
+            padding = padding.outer
+        _padding.value = None if padding is None else padding.outer
 
 
 def register() -> None:
@@ -124,11 +148,11 @@ def attention(
     **others: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The signature of transformers' attention functions; [batch, heads, length, features] in, [batch, length, heads, features] out."""
-    passage = module.__dict__.get("passage")
-    if passage is None:
+    if not isinstance(module, Converted):
         given = {"is_causal": is_causal, "softcap": softcap, "position_bias": position_bias, **others}
         given = {name: argument for name, argument in given.items() if argument is not None}
         return _original(module)(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **given)
+    passage: Passage = _passage.value or Passage({})  # nothing is known where somebody calls this directly
     passage.reached = True
     _refuse_unknown(module, others)
     if is_causal is None:
@@ -141,7 +165,7 @@ def attention(
         )
         return output.transpose(1, 2).contiguous(), weights
     mask = _with_bias(attention_mask, position_bias)
-    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
+    query_mask = _query_mask(module, passage, attention_mask, query, key) if kl_is_wanted() else None
     call: Callable[..., Any] = partial(
         attend,  # pyright: ignore
         query,
@@ -199,7 +223,7 @@ def _with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return mask + bias
 
 
-def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+def _query_mask(layer: Converted, passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     """False for padded queries, so that they do not count in the KL: [batch, query].
 
     In self-attention the mask says it: a position that no query may attend to is padding. In cross-attention and with a cache,
@@ -208,7 +232,18 @@ def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tenso
     batch, _, queries, _ = query.shape
     if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
         return may_attend(mask).flatten(1, 2).any(1).expand(batch, -1)
-    padding = passage.query_padding
+    padding = _padding_of(layer)
     if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
         return padding[:, -queries:]
     return None
+
+
+def _padding_of(layer: Converted) -> Tensor | None:
+    """The padding of the decoder that is running; when gradient checkpointing runs the layer again, that of its last pass."""
+    if is_recomputing():
+        return layer.__dict__.get(LAST_PADDING)
+    padding: Padding | None = _padding.value
+    mask = None if padding is None else padding.mask
+    if torch.is_grad_enabled():
+        layer.__dict__[LAST_PADDING] = mask
+    return mask
