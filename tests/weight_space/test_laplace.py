@@ -283,3 +283,32 @@ def test_what_cannot_be_done_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     ba.weight_space.laplace(model, x, "gaussian")
     with pytest.raises(ValueError, match="has a Laplace approximation already"):
         ba.weight_space.laplace(model, x, "gaussian")
+
+
+class Pooled(nn.Module):
+    """Classes of sequences, by attention of ours."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = ba.nn.MultiheadAttention(8, 2, batch_first=True, posterior=ba.Softmax())
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.attention(x, x, x, need_weights=False)[0].mean(1))
+
+
+def test_large_attention_is_fitted_and_a_prediction_does_not_depend_on_the_batch() -> None:
+    """Large attention runs on a kernel, which has no forward derivatives: those once were zero, and fitting failed."""
+    torch.manual_seed(0)
+    model, plain = Pooled().eval(), Pooled().eval()
+    plain.load_state_dict(model.state_dict())
+    x = torch.randn(4, 100, 8)  # one example has 20,000 pairs; two short ones have 14,400, and four 28,800
+    ba.weight_space.laplace(model, x, "categorical")
+    with ba.kernels.use(backend="reference"):
+        ba.weight_space.laplace(plain, x, "categorical")
+    torch.testing.assert_close(posterior_of(model).eigenvalues(), posterior_of(plain).eigenvalues())
+    few, many = (
+        ba.predict(model, x[:size, :60], samples=8, generator=torch.Generator().manual_seed(1)) for size in (2, 4)
+    )
+    torch.testing.assert_close(few.samples, many.samples[:, :2], rtol=1e-4, atol=1e-5)
+    assert few.samples.std(0).min() > 1e-3

@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack
+from torch.autograd import forward_ad
 
 from bayesattn.kernels import gpu, native
 from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator
@@ -110,6 +112,8 @@ def choose(
         obstacle = "attn_mask has a gradient"
     elif softcap is not None:
         obstacle = "the kernels have no soft cap (softcap)"
+    elif (derivative := _derivative_without_rule()) is not None:
+        obstacle = f"the kernels have no rule for {derivative}"
     elif dropout_p and not posterior.counter_noise:
         obstacle = f"the dropout of {type(posterior).__name__} is torch's own"
     elif not posterior.has_fused_form:
@@ -154,18 +158,31 @@ def explain(
     """
     if query.dim() == 3:
         query, key = query.unsqueeze(1), key.unsqueeze(1)
-    with torch.no_grad():
-        return choose(
-            backend,
-            query,
-            key,
-            value,
-            posterior,
-            attn_mask=attn_mask,
-            need_weights=need_weights,
-            softcap=softcap,
-            dropout_p=dropout_p,
-        )
+    return choose(
+        backend,
+        query,
+        key,
+        value,
+        posterior,
+        attn_mask=attn_mask,
+        need_weights=need_weights,
+        softcap=softcap,
+        dropout_p=dropout_p,
+    )
+
+
+def _derivative_without_rule() -> str | None:
+    """What is being differentiated in another way than by plain reverse mode, which is all that the operator has rules for."""
+    if forward_ad._current_level >= 0:
+        return "forward-mode derivatives (jvp, dual tensors)"
+    if torch.compiler.is_compiling():
+        return None  # torch.compile has its own way through torch.func
+    transforms = [level.key() for level in get_interpreter_stack() or ()]
+    if TransformType.Grad in transforms:
+        return "derivatives by torch.func (grad, vjp, jacrev)"
+    if transforms and torch.is_grad_enabled():
+        return "gradients inside torch.vmap"
+    return None
 
 
 def _native_is_unavailable(query: Tensor) -> str | None:

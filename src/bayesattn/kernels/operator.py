@@ -42,6 +42,16 @@ def _(*inputs: Any) -> tuple[Tensor, ...]:
     return Call(*inputs[5:]).zero_gradients()
 
 
+def _refuse_second_derivative(ctx: Any, *_: Any) -> tuple[Any, ...]:
+    raise NotImplementedError(
+        "The kernels of attention have no second derivative (create_graph=True, a Hessian, a gradient penalty): use plain torch, "
+        "ba.attend(..., backend='reference'), or `with ba.kernels.use(backend='reference'):` around the forward pass."
+    )
+
+
+attention_backward.register_autograd(_refuse_second_derivative)
+
+
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     tensors = [value for value in inputs if isinstance(value, Tensor)]
     ctx.places = [index for index, value in enumerate(inputs) if isinstance(value, Tensor)]

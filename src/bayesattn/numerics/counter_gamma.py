@@ -138,6 +138,60 @@ def _(info: Any, in_dims: tuple[int | None, ...], log_concentration: Tensor, see
     return tuple(tensor.unflatten(0, (info.batch_size, -1)) for tensor in found), (0, 0)
 
 
+class _Moved(torch.autograd.Function):
+    """Draws that move with their concentration, for derivatives of every kind, once; torch.compile goes by the operator's own rule."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_concentration: Tensor, drawn: Tensor, slope: Tensor) -> Tensor:
+        return drawn.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        log_concentration, _, slope = inputs
+        ctx.save_for_backward(log_concentration, slope)
+        ctx.save_for_forward(log_concentration, slope)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        log_concentration, slope = ctx.saved_tensors
+        return gradients[0] * _Slope.apply(slope, log_concentration), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        log_concentration, slope = ctx.saved_tensors
+        return tangents[0] * _Slope.apply(slope, log_concentration)
+
+
+class _Slope(torch.autograd.Function):
+    """The slope as a function of the concentration, whose own derivative is refused: as a constant it would silently be wrong."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(slope: Tensor, log_concentration: Tensor) -> Tensor:
+        return slope.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        raise NotImplementedError(_NO_SECOND_DERIVATIVE)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        raise NotImplementedError(_NO_SECOND_DERIVATIVE)
+
+
+_NO_SECOND_DERIVATIVE = (
+    "Gamma draws, and so Dirichlet attention while it draws, have no second derivative: use the point estimate (eval mode), "
+    "Dirichlet(approximate=True), or another posterior."
+)
+
+
 def log_gamma(
     noise: CounterNoise, log_concentration: Float[Tensor, "batch heads query key"]
 ) -> Float[Tensor, "batch heads query key"]:
@@ -149,4 +203,7 @@ def log_gamma(
     >>> abs(draws.mean() - 3.0) < 0.03, abs(draws.var() - 3.0) < 0.1
     (tensor(True), tensor(True))
     """
-    return _log_gamma(log_concentration, noise.seed, noise.generator)[0]
+    if torch.compiler.is_compiling():
+        return _log_gamma(log_concentration, noise.seed, noise.generator)[0]
+    drawn, slope = _log_gamma(log_concentration.detach(), noise.seed, noise.generator)
+    return _Moved.apply(log_concentration, drawn, slope)  # pyright: ignore[reportReturnType]

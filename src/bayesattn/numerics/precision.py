@@ -23,7 +23,8 @@ def to_compute(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     if tensor.dtype == target:
         return tensor
     if tensor.dtype == torch.float16:
-        return _SaturatingCast.apply(tensor, target)  # pyright: ignore[reportReturnType]
+        cast = _SaturatingCast if torch.compiler.is_compiling() else _SaturatingCastForwardToo
+        return cast.apply(tensor, target)  # pyright: ignore[reportReturnType]
     return tensor.to(target)
 
 
@@ -34,11 +35,24 @@ def linear_in_dtype_of(x: Tensor, layer: nn.Linear) -> Tensor:
 
 class _SaturatingCast(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        ctx.dtype = tensor.dtype
+    def forward(tensor: Tensor, dtype: torch.dtype) -> Tensor:
         return tensor.to(dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.dtype, ctx.target = inputs[0].dtype, inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         limits = torch.finfo(ctx.dtype)
         return gradients[0].clamp(limits.min, limits.max).to(ctx.dtype), None
+
+
+class _SaturatingCastForwardToo(_SaturatingCast):
+    """The same with a forward derivative, which torch.compile does not take, and for torch.func."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return tangents[0].to(ctx.target)

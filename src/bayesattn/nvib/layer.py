@@ -38,8 +38,8 @@ class NVIB(Configurable, nn.Module):
         "quadratic"   exp(w_q·x_i² + w·x_i + b)         can be ordinary attention (COLM 2024); starts at w_q = 1 / 2 sqrt(d), w = b = 0
 
     In training and inside `sampling()` it returns drawn points, else the Gaussians and pseudo-counts themselves; both are read by
-    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `pseudo_count_kl` and `gaussian_kl` times their λ, apart: `Latents.by_layer`
-    has them under `dirichlet` and `gaussian`.
+    `DenoisingMultiheadAttention`. Two KLs are recorded, those of `pseudo_count_kl` and `gaussian_kl` times their λ, apart:
+    `Latents.by_layer` has them under `dirichlet` and `gaussian`.
 
     Args:
         dim: features. None makes a template without parameters, for `ba.convert`.
