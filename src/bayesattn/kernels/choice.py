@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch.autograd import forward_ad
 from bayesattn.kernels import gpu, native
 from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator
 from bayesattn.posteriors import Posterior
+from bayesattn.scopes.variable import ScopeVariable
 from bayesattn.support import checks
 
 Backend = Literal["auto", "native", "triton", "chunked", "reference"]
@@ -42,12 +42,8 @@ class Choice:
         return f"{self.backend}: {self.reason}"
 
 
-class _Settings(threading.local):
-    backend: Backend = "auto"
-    noise: NoiseGenerator = "philox"
-
-
-_settings = _Settings()
+_backend: ScopeVariable[Backend] = ScopeVariable("kernels.use()", "auto")
+_noise: ScopeVariable[NoiseGenerator] = ScopeVariable("kernels.use()", "philox")
 
 
 @contextmanager
@@ -60,20 +56,15 @@ def use(backend: Backend | None = None, noise: NoiseGenerator | None = None) -> 
     ...     ba.kernels.explain(q, q, q, ba.Weibull()).backend
     'chunked'
     """
-    before = (_settings.backend, _settings.noise)
-    if backend is not None:
-        _settings.backend = checks.one_of("backend", backend, BACKENDS)
-    if noise is not None:
-        _settings.noise = checks.one_of("noise", noise, GENERATORS)
-    try:
+    chosen: Backend = _backend.get() if backend is None else checks.one_of("backend", backend, BACKENDS)
+    generator: NoiseGenerator = _noise.get() if noise is None else checks.one_of("noise", noise, GENERATORS)
+    with _backend.held(chosen), _noise.held(generator):
         yield
-    finally:
-        _settings.backend, _settings.noise = before
 
 
 def noise_generator() -> NoiseGenerator:
     """The generator that `use(noise=...)` set."""
-    return _settings.noise
+    return _noise.get() if torch.compiler.is_compiling() else _noise.in_context.get()
 
 
 def choose(
@@ -96,7 +87,10 @@ def choose(
         posterior: a `Posterior`.
         attn_mask, need_weights, softcap, dropout_p: as in `attend`.
     """
-    wanted = _settings.backend if backend is None else checks.one_of("backend", backend, BACKENDS)
+    if backend is None:
+        wanted = _backend.get() if torch.compiler.is_compiling() else _backend.in_context.get()
+    else:
+        wanted = checks.one_of("backend", backend, BACKENDS)
     if wanted == "reference":
         return Choice("reference", "asked for")
     batch, heads, queries, _ = query.shape
