@@ -8,7 +8,7 @@ from bayesattn.inspection import AttentionWeights, attention_weights
 from bayesattn.objective import Elbo, elbo
 from bayesattn.posteriors import Dirichlet, Gaussian, LogNormal, Posterior, Softmax, Weibull, posterior_by_name
 from bayesattn.posteriors.priors import ContextualGamma, ContextualLogNormal, GammaPrior, LogNormalPrior
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction, predict
+from bayesattn.prediction import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction, predict
 from bayesattn.scopes.modes import sampling
 from bayesattn.scopes.recording import Latents, record
 from bayesattn.support.configurable import from_config
@@ -17,6 +17,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AttentionWeights",
+    "BernoulliPrediction",
     "CategoricalPrediction",
     "ContextualGamma",
     "ContextualLogNormal",

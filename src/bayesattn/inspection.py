@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesattn.prediction import call
+from bayesattn.prediction.calling import call
 from bayesattn.scopes.modes import sampling
 from bayesattn.scopes.watching import watch
 from bayesattn.support import checks

@@ -8,7 +8,7 @@ from bayesattn.experiments.report import sections
 from bayesattn.experiments.report.page import Page
 from bayesattn.experiments.tasks.portrait import Portrait, patches, words
 from bayesattn.inspection import AttentionWeights
-from bayesattn.prediction import CategoricalPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction
 
 SENTENCE = ("the", "old", "<b>man</b>", "boats")
 """With markup in it: a page must show it as it is."""

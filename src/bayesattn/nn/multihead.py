@@ -104,8 +104,12 @@ class MultiheadAttention(nn.MultiheadAttention):
             v = torch.cat([v, self.bias_v.to(v.dtype).expand(batch, 1, -1)], 1)
         if self.add_zero_attn:
             k, v = F.pad(k, (0, 0, 0, 1)), F.pad(v, (0, 0, 0, 1))
-        heads = (batch, -1, self.num_heads, self.head_dim)
-        return q.view(heads).transpose(1, 2), k.view(heads).transpose(1, 2), v.view(heads).transpose(1, 2)
+        heads = (self.num_heads, self.head_dim)
+        return (
+            q.unflatten(-1, heads).transpose(1, 2),
+            k.unflatten(-1, heads).transpose(1, 2),
+            v.unflatten(-1, heads).transpose(1, 2),
+        )
 
     def _project_inputs(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The three linear maps of the inputs."""

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from bayesattn.prediction import CategoricalPrediction, call, default_output, predict
+from bayesattn.prediction.calling import call, default_output
+from bayesattn.prediction.predictions import CategoricalPrediction
+from bayesattn.prediction.sampled import predict
 from bayesattn.scopes import modes
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float

@@ -20,7 +20,7 @@ from bayesattn.experiments.runs import load_run
 from bayesattn.experiments.runs.single import LoadedRun
 from bayesattn.experiments.tasks.captioning import CaptionTask, Described
 from bayesattn.experiments.tasks.visual_questions import QuestionTask, at_least_two
-from bayesattn.prediction import predict
+from bayesattn.prediction.sampled import predict
 from bayesattn.support import checks
 
 KINDS = (".png", ".svg", ".pdf")

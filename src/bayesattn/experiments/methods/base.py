@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bayesattn.experiments.tasks.base import Examples, Task
 from bayesattn.objective import Elbo, elbo
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
+from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.recording import Latents
 from bayesattn.support.annotations import Float
 from bayesattn.weight_space import Ensemble

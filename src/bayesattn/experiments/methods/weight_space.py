@@ -147,8 +147,10 @@ class Laplace(Method):
     def finish(self, model: nn.Module, task: Task, train: Examples) -> None:
         if isinstance(model, LinearisedNetwork):
             return
-        if task.likelihood == "values":
-            raise ValueError("The Laplace approximation needs a likelihood: this task's model predicts values alone.")
+        if task.likelihood not in ("categorical", "gaussian"):
+            raise ValueError(
+                f"The Laplace approximation is written for categorical and Gaussian likelihoods, this task's is {task.likelihood!r}."
+            )
         given = self.options.prior_precision
         weight_space.laplace(
             model.eval(),

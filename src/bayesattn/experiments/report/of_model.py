@@ -12,7 +12,8 @@ from bayesattn.experiments.report.of_runs import DRAWS, EXPLORED
 from bayesattn.experiments.report.page import Page
 from bayesattn.experiments.tasks.portrait import Portrait, words
 from bayesattn.inspection import attention_weights
-from bayesattn.prediction import CategoricalPrediction, predict
+from bayesattn.prediction.predictions import CategoricalPrediction
+from bayesattn.prediction.sampled import predict
 
 SAMPLES = 32
 AT_ONCE = 32

@@ -15,7 +15,7 @@ from bayesattn.experiments.report.page import Page, Section
 from bayesattn.experiments.runs import LoadedRun, RunFolder, load_run
 from bayesattn.experiments.tasks.portrait import Portrait
 from bayesattn.inspection import attention_weights
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction
 from bayesattn.scopes.watching import watch
 
 TESTED = 1000

@@ -18,7 +18,7 @@ from bayesattn.experiments.tables.show import difference, figure, ours, paper, t
 from bayesattn.experiments.tables.summary import FLOOR, Part
 from bayesattn.experiments.tasks.portrait import Portrait
 from bayesattn.inspection import AttentionWeights
-from bayesattn.prediction import CategoricalPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.support.annotations import Float, Shaped
 
 EXAMPLES = 5

@@ -15,7 +15,8 @@ from bayesattn.experiments.data.files import DataFile
 from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.portrait import Portrait
 from bayesattn.posteriors import Posterior
-from bayesattn.prediction import Likelihood, predict
+from bayesattn.prediction.likelihood import Likelihood
+from bayesattn.prediction.sampled import predict
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
 

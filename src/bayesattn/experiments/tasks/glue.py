@@ -23,7 +23,7 @@ from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Sp
 from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.experiments.tasks.classification import figures
 from bayesattn.experiments.tasks.registered import TASKS
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction
 from bayesattn.support import checks
 from bayesattn.support.files import write_atomically
 

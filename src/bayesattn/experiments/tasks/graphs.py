@@ -26,7 +26,7 @@ from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Sp
 from bayesattn.experiments.tasks.classification import figures
 from bayesattn.experiments.tasks.registered import TASKS
 from bayesattn.posteriors import Posterior
-from bayesattn.prediction import CategoricalPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.scopes.recording import kl_is_wanted
 from bayesattn.support.annotations import Float, Int
 

@@ -10,7 +10,7 @@ from bayesattn.experiments.models.vit import ViT
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task
 from bayesattn.experiments.tasks.classification import auroc, figures
 from bayesattn.experiments.tasks.portrait import Portrait, patches
-from bayesattn.prediction import CategoricalPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction
 
 CLASSES = 10
 

@@ -18,7 +18,7 @@ from bayesattn.experiments.tasks import portrait
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.experiments.tasks.classification import auroc, figures
 from bayesattn.experiments.tasks.registered import TASKS
-from bayesattn.prediction import CategoricalPrediction
+from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.support import checks
 
 SHOWN = 5

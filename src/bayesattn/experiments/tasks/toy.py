@@ -14,7 +14,7 @@ from bayesattn.experiments.models.timeseries import TimeSeriesTransformer
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.experiments.tasks.portrait import Portrait, series
 from bayesattn.experiments.tasks.registered import TASKS
-from bayesattn.prediction import GaussianPrediction
+from bayesattn.prediction.predictions import GaussianPrediction
 from bayesattn.support import checks
 
 

@@ -25,7 +25,8 @@ from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Sp
 from bayesattn.experiments.tasks.classification import calibration_error
 from bayesattn.experiments.tasks.images import random_split
 from bayesattn.posteriors import Posterior
-from bayesattn.prediction import CategoricalPrediction, predict
+from bayesattn.prediction.predictions import CategoricalPrediction
+from bayesattn.prediction.sampled import predict
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float, Shaped
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -10,7 +11,9 @@ from scipy import stats
 from torch import Tensor, nn
 
 import bayesattn as ba
-from bayesattn.prediction import CategoricalPrediction, GaussianPrediction, Prediction
+from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction, Prediction
+
+pytestmark = pytest.mark.filterwarnings("ignore:All .* samples of .* are the same")  # many tests want no noise
 
 
 class Classifier(nn.Module):
@@ -234,3 +237,30 @@ def test_random_weights_are_drawn_once_for_each_sample_and_for_all_inputs() -> N
     samples = ba.predict(model, x, samples=6, max_rows=2, likelihood="values").samples
     torch.testing.assert_close(samples, samples[:, :1].expand_as(samples))  # a row alone is rounded in another way
     assert samples[:, 0, 0].unique().numel() == 6
+
+
+def test_it_is_said_that_nothing_is_random() -> None:
+    x = torch.randn(3, 5, 8)
+    with pytest.warns(
+        UserWarning,
+        match="All 4 samples of Classifier are the same: nothing in it is random. Make it so with ba.convert",
+    ):
+        ba.predict(Classifier(ba.Softmax()), x, samples=4)
+
+
+def test_an_empty_batch_gives_an_empty_prediction() -> None:
+    for model in (Classifier(ba.Weibull(0.7)), ba.weight_space.mean_field(Classifier(ba.Softmax()), "gaussian")):
+        prediction = ba.predict(model, torch.zeros(0, 5, 8), samples=6)
+        assert prediction.samples.shape == (6, 0, 4)
+        assert prediction.mean.shape == (0, 4)
+
+
+def test_an_error_of_the_model_is_not_held_against_vmap() -> None:
+    """The first call fails by the caller's fault; what comes after it is what it would have been without it."""
+    torch.manual_seed(0)
+    model, x = Classifier(ba.Weibull(0.7)), torch.randn(3, 5, 8)
+    twin = copy.deepcopy(model)
+    with pytest.raises(RuntimeError):
+        ba.predict(model, torch.randn(3, 5, 9), samples=4)
+    first, second = (ba.predict(m, x, samples=4, generator=torch.Generator().manual_seed(1)) for m in (model, twin))
+    assert torch.equal(first.samples, second.samples)

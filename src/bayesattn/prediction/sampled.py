@@ -1,141 +1,23 @@
-"""Predictions that know when they do not know: many sampled passes, folded into the batch, and what they say together."""
+"""`predict`: many sampled passes of a model, folded into the batch."""
 
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
-from bayesattn import metrics
+from bayesattn.prediction.calling import batch_size, call, default_output, map_batch
+from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
+from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.modes import DrawsOnce, one_draw, sampling
 from bayesattn.support import checks
-from bayesattn.support.annotations import Float
 from bayesattn.support.replica import altered, in_eval_mode
-
-Likelihood = Literal["categorical", "gaussian", "values"]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Sampled outputs, [samples, batch, ...], and their summary. `interval` holds for the quantity that was predicted."""
-
-    samples: Float[Tensor, "samples batch *event"]
-
-    @property
-    def mean(self) -> Tensor:
-        """Mean of the predictive distribution."""
-        return self.samples.mean(0)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance of the predictive distribution."""
-        return self.samples.var(0, correction=0)
-
-    def interval(self, level: float = 0.9) -> tuple[Tensor, Tensor]:
-        """Central interval that holds `level` of the predictive distribution."""
-        lower, upper = self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
-        return lower, upper
-
-    def quantile(self, level: float) -> Tensor:
-        """Quantile of the predictive distribution."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie in (0, 1), got {level!r}.")
-        return self.samples.float().quantile(level, dim=0)
-
-
-@dataclass(frozen=True)
-class CategoricalPrediction(Prediction):
-    """Sampled logits, [samples, batch, ..., classes]; `mean` holds the predictive probabilities."""
-
-    @property
-    def probabilities(self) -> Tensor:
-        """Class probabilities of each sample."""
-        return self.samples.float().softmax(-1)
-
-    @property
-    def mean(self) -> Tensor:
-        return self.probabilities.mean(0)
-
-    @property
-    def variance(self) -> Tensor:
-        """Variance of each class probability over the samples."""
-        return self.probabilities.var(0, correction=0)
-
-    @property
-    def label(self) -> Tensor:
-        """The class of highest predictive probability."""
-        return self.mean.argmax(-1)
-
-    @property
-    def entropy(self) -> Tensor:
-        """Entropy of the predictive distribution: all that is uncertain."""
-        return metrics.predictive_entropy(self.probabilities)
-
-    @property
-    def expected_entropy(self) -> Tensor:
-        """Mean entropy of the samples: what stays uncertain when the latents are known."""
-        return metrics.expected_entropy(self.probabilities)
-
-    @property
-    def mutual_information(self) -> Tensor:
-        """What knowing the latents would tell: `entropy - expected_entropy`."""
-        return metrics.mutual_information(self.probabilities)
-
-    def log_prob(self, labels: Tensor) -> Tensor:
-        """log of the predictive probability of `labels`, averaged over samples before the logarithm."""
-        per_sample = self.samples.float().log_softmax(-1)
-        picked = per_sample.gather(-1, labels.expand(per_sample.shape[:-1]).unsqueeze(-1)).squeeze(-1)
-        return picked.logsumexp(0) - torch.tensor(float(per_sample.shape[0])).log()
-
-    def quantile(self, level: float) -> Tensor:
-        """Quantile of each class probability over the samples."""
-        return Prediction(self.probabilities).quantile(level)
-
-
-@dataclass(frozen=True)
-class GaussianPrediction(Prediction):
-    """A mixture of Gaussians: `samples` are the means, `scales` the standard deviations of each sample."""
-
-    scales: Float[Tensor, "samples batch *event"]
-
-    @property
-    def aleatoric_variance(self) -> Tensor:
-        """Mean of the samples' variances."""
-        return self.scales.square().mean(0)
-
-    @property
-    def epistemic_variance(self) -> Tensor:
-        """Variance of the samples' means."""
-        return self.samples.var(0, correction=0)
-
-    @property
-    def variance(self) -> Tensor:
-        return self.aleatoric_variance + self.epistemic_variance
-
-    def log_prob(self, values: Tensor) -> Tensor:
-        """log density of `values` under the mixture."""
-        per_sample = torch.distributions.Normal(self.samples, self.scales).log_prob(values)
-        return per_sample.logsumexp(0) - torch.tensor(float(per_sample.shape[0])).log()
-
-    def quantile(self, level: float) -> Tensor:
-        """Quantile of the mixture, by bisection of its distribution function."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie in (0, 1), got {level!r}.")
-        components = torch.distributions.Normal(self.samples.double(), self.scales.double())
-        each = components.icdf(torch.tensor(level, dtype=torch.float64, device=self.samples.device))
-        lower, upper = each.amin(0), each.amax(0)  # the mixture's quantile lies between its components'
-        for _ in range(60):
-            middle = (lower + upper) / 2
-            below = components.cdf(middle).mean(0) < level
-            lower, upper = torch.where(below, middle, lower), torch.where(below, upper, middle)
-        return ((lower + upper) / 2).to(self.samples.dtype)
 
 
 def predict(
@@ -143,7 +25,7 @@ def predict(
     inputs: Any,
     samples: int = 32,
     *,
-    likelihood: Likelihood = "categorical",
+    likelihood: Likelihood | None = None,
     output: Callable[[Any], Any] | None = None,
     dropout: bool = False,
     point_estimate: bool = False,
@@ -161,8 +43,10 @@ def predict(
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
         inputs: a tensor, or a tuple, list or dict whose tensors have the batch first. Anything else is passed on as it is.
         samples: how many.
-        likelihood: what the model's output is. "categorical": logits, classes last; gives a `CategoricalPrediction`. "gaussian":
-            a pair (mean, standard deviation); gives a `GaussianPrediction`. "values": the values themselves; gives a `Prediction`.
+        likelihood: what the model's output is. "categorical": logits, classes last; gives a `CategoricalPrediction`. "bernoulli":
+            logits of labels that may hold together; gives a `BernoulliPrediction`. "gaussian": a pair (mean, standard deviation);
+            gives a `GaussianPrediction`. "values": the values themselves; gives a `Prediction`. By default what the config of a
+            Hugging Face model says, and "categorical" for others.
         output: takes the output out of what the model returns; by default `.logits` if there is such an attribute.
         dropout: leave the model's dropout on too (MC dropout).
         point_estimate: one pass with the posteriors' means in place of samples, as the papers predict; `samples` is not used.
@@ -178,8 +62,9 @@ def predict(
     """
     checks.whole("samples", samples)
     checks.whole("max_rows", max_rows)
-    checks.one_of("likelihood", likelihood, ("categorical", "gaussian", "values"))
-    batch = _batch_size(inputs)
+    if likelihood is not None:
+        checks.one_of("likelihood", likelihood, LIKELIHOODS)
+    batch = batch_size(inputs)
     take = output or default_output
     rows = max_rows
     if point_estimate:
@@ -201,17 +86,34 @@ def predict(
                 if rows == 1:
                     raise
                 rows = max(1, min(rows, batch * samples) // 2)
-    if likelihood == "gaussian":
-        return GaussianPrediction(collected[0], collected[1])
-    return CategoricalPrediction(collected[0]) if likelihood == "categorical" else Prediction(collected[0])
+    _say_if_nothing_is_random(model, collected)
+    return _KINDS[likelihood or likelihood_of(model, collected[0])](*collected)
+
+
+_KINDS: dict[Likelihood, type[Prediction]] = {
+    "categorical": CategoricalPrediction,
+    "bernoulli": BernoulliPrediction,
+    "gaussian": GaussianPrediction,
+    "values": Prediction,
+}
+
+
+def _say_if_nothing_is_random(model: nn.Module, collected: list[Tensor]) -> None:
+    samples = collected[0]
+    if len(samples) > 1 and samples.numel() and all(torch.equal(one[0], one[-1]) for one in collected):
+        warnings.warn(
+            f"All {len(samples)} samples of {type(model).__name__} are the same: nothing in it is random. Make it so with ba.convert or "
+            "ba.weight_space, sample its dropout with dropout=True, or ask for samples=1.",
+            stacklevel=3,
+        )
 
 
 def _run_in_chunks(sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int) -> Iterator[list[Tensor]]:
     """Outputs [samples, part of the batch, ...], part by part."""
-    for start in range(0, batch, rows):
-        part = _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
+    for start in range(0, max(batch, 1), rows):  # one part of nothing where there is nothing
+        part = map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
         size = min(rows, batch - start)
-        at_once = min(samples, max(1, rows // size))
+        at_once = min(samples, max(1, rows // max(size, 1)))
         chunks = [sampler.draw(part, size, min(at_once, samples - drawn)) for drawn in range(0, samples, at_once)]
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
@@ -221,14 +123,14 @@ def _run_sample_by_sample(
 ) -> Iterator[list[Tensor]]:
     """The same for a network that is random as a whole: each sample is one network, for the whole batch."""
     parts = [
-        _map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
-        for start in range(0, batch, rows)
+        map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
+        for start in range(0, max(batch, 1), rows)
     ]
     results: list[list[list[Tensor]]] = [[] for _ in parts]
     for index in range(samples):
         with one_draw(index):
             for part, collected in zip(parts, results, strict=True):
-                collected.append([_unfold(tensor, 1, _batch_size(part)) for tensor in sampler.run(part)])
+                collected.append([_unfold(tensor, 1, batch_size(part)) for tensor in sampler.run(part)])
     for collected in results:
         yield [torch.cat(tensors) for tensors in zip(*collected, strict=True)]
 
@@ -251,10 +153,15 @@ class _Sampler:
             except Exception:
                 # an operation that vmap does not know, a branch that depends on the data, or an error of the model's own, which
                 # folding meets again and raises
-                _vmap_works[self.model] = False
                 if self.generator is not None and noise is not None:
                     self.generator.set_state(noise)  # the same prediction as when folding is known to be needed
-        folded = _map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
+            drawn = self._folded(inputs, size, samples)
+            _vmap_works[self.model] = False
+            return drawn
+        return self._folded(inputs, size, samples)
+
+    def _folded(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
+        folded = map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
         return [_unfold(tensor, samples, size) for tensor in self.run(folded)]
 
     def _together(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
@@ -289,7 +196,7 @@ def _without_loops() -> Iterator[None]:
             functorch._set_vmap_fallback_enabled(before)
 
 
-def _outputs(result: Any, likelihood: Likelihood) -> tuple[Tensor, ...]:
+def _outputs(result: Any, likelihood: Likelihood | None) -> tuple[Tensor, ...]:
     if likelihood == "gaussian":
         if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise TypeError(
@@ -310,40 +217,6 @@ def _unfold(tensor: Tensor, copies: int, size: int) -> Tensor:
             "predict needs the batch first in inputs and output."
         )
     return tensor.unflatten(0, (copies, size))
-
-
-def default_output(result: Any) -> Any:
-    """The logits, if the model returned something that has them."""
-    return result.logits if hasattr(result, "logits") else result
-
-
-def call(model: nn.Module, inputs: Any) -> Any:
-    """The model on inputs of any kind that `predict` takes."""
-    inputs = _plain(inputs)
-    if isinstance(inputs, dict):
-        return model(**inputs)
-    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
-
-
-def _batch_size(inputs: Any) -> int:
-    tensors = [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, Tensor)]
-    sizes = {leaf.shape[0] for leaf in tensors if leaf.dim()}
-    if len(sizes) != 1:
-        raise ValueError(
-            f"inputs must hold tensors of one batch size, first dimension; found sizes {sorted(sizes) or 'none'}."
-        )
-    return sizes.pop()
-
-
-def _map_batch(inputs: Any, batch: int, function: Callable[[Tensor], Tensor]) -> Any:
-    return pytree.tree_map(
-        lambda leaf: function(leaf) if isinstance(leaf, Tensor) and leaf.dim() else leaf, _plain(inputs)
-    )
-
-
-def _plain(inputs: Any) -> Any:
-    """A mapping that torch's pytree does not know (Hugging Face's BatchEncoding) as a dict."""
-    return {key: inputs[key] for key in inputs} if hasattr(inputs, "keys") and not isinstance(inputs, dict) else inputs
 
 
 def _drops_out(module: nn.Module) -> bool:

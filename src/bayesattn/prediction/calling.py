@@ -1,0 +1,43 @@
+"""Models and inputs of any kind: how a model is called, and where the batch is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+
+def default_output(result: Any) -> Any:
+    """The logits, if the model returned something that has them."""
+    return result.logits if hasattr(result, "logits") else result
+
+
+def call(model: nn.Module, inputs: Any) -> Any:
+    """The model on inputs of any kind that `predict` takes."""
+    inputs = _plain(inputs)
+    if isinstance(inputs, dict):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+
+def batch_size(inputs: Any) -> int:
+    tensors = [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, Tensor)]
+    sizes = {leaf.shape[0] for leaf in tensors if leaf.dim()}
+    if len(sizes) != 1:
+        raise ValueError(
+            f"inputs must hold tensors of one batch size, first dimension; found sizes {sorted(sizes) or 'none'}."
+        )
+    return sizes.pop()
+
+
+def map_batch(inputs: Any, batch: int, function: Callable[[Tensor], Tensor]) -> Any:
+    return pytree.tree_map(
+        lambda leaf: function(leaf) if isinstance(leaf, Tensor) and leaf.dim() else leaf, _plain(inputs)
+    )
+
+
+def _plain(inputs: Any) -> Any:
+    """A mapping that torch's pytree does not know (Hugging Face's BatchEncoding) as a dict."""
+    return {key: inputs[key] for key in inputs} if hasattr(inputs, "keys") and not isinstance(inputs, dict) else inputs
