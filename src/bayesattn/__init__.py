@@ -2,7 +2,7 @@
 
 from bayesattn import alignment, kernels, metrics, nn, nvib, posteriors, schedules, weight_space
 from bayesattn.attention import attend, attend_scores
-from bayesattn.convert import convert, revert, supported
+from bayesattn.convert import convert, revert, summary, supported
 from bayesattn.generation import Generation, generate
 from bayesattn.inspection import AttentionWeights, attention_weights
 from bayesattn.objective import Elbo, elbo
@@ -53,6 +53,7 @@ __all__ = [
     "revert",
     "sampling",
     "schedules",
+    "summary",
     "supported",
     "weight_space",
 ]

@@ -45,12 +45,12 @@ def test_ordinary_heads_are_categorical() -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(ValueError, match="config.problem_type is 'ranking'.* say with likelihood="):
-        model = classifier()
-        model.config.problem_type = "ranking"  # pyright: ignore
+    model = classifier()
+    model.config.problem_type = "ranking"  # pyright: ignore
+    with pytest.raises(ValueError, match=r"config.problem_type is 'ranking'.* say with likelihood="):
         ba.predict(model, WORDS, samples=2)
     model = nn.Sequential(nn.TransformerEncoderLayer(8, 2, batch_first=True), nn.Linear(8, 1))
     ba.convert(model, ba.Weibull(k=1.0))
-    with pytest.raises(ValueError, match="softmax of a single class is always 1. Say likelihood='bernoulli'"):
+    with pytest.raises(ValueError, match=r"softmax of a single class is always 1. Say likelihood='bernoulli'"):
         ba.predict(model, torch.randn(2, 4, 8))
     assert isinstance(ba.predict(model, torch.randn(2, 4, 8), likelihood="bernoulli"), ba.BernoulliPrediction)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from torch import nn
 
+from bayesattn.convert.accounting import attention_of_its_own
 from bayesattn.convert.adapter import Adapter
 from bayesattn.convert.geometric import GeometricAdapter
 from bayesattn.convert.timm import TimmAdapter
@@ -70,10 +71,7 @@ def convert(model: Model, posterior: Posterior | NVIB, where: Where = None) -> M
         where = None
     chosen = select(layers, where, roles)
     if where is None:
-        refused = {name: reason for adapter in adapters for name, reason in adapter.unsupported(model).items()}
-        for adapter in ADAPTERS:  # what another adapter converted is no longer ours to refuse
-            for name in adapter.find_converted(model):
-                refused.pop(name, None)
+        refused = refusals(model, adapters, layers)
         if refused:
             name, reason = next(iter(refused.items()))
             raise ValueError(
@@ -96,6 +94,19 @@ def revert(model: Model) -> Model:
     for adapter in ADAPTERS:
         adapter.after_reversion(model)
     return model
+
+
+def refusals(model: nn.Module, adapters: list[Adapter], found: dict[str, nn.Module]) -> dict[str, str]:
+    """The layers that do attention and cannot be converted, each with its reason."""
+    refused = {name: reason for adapter in adapters for name, reason in adapter.unsupported(model).items()}
+    converted = {name: layer for adapter in ADAPTERS for name, layer in adapter.find_converted(model).items()}
+    for name in converted:  # what another adapter converted is no longer ours to refuse
+        refused.pop(name, None)
+    for name, layer in attention_of_its_own(model, {*found.values(), *converted.values()}).items():
+        refused.setdefault(
+            name, f"{type(layer).__name__} computes attention by itself, in a way that no adapter of ba.convert knows"
+        )
+    return refused
 
 
 def _nothing_found(model: nn.Module, adapters: list[Adapter]) -> str:

@@ -10,6 +10,15 @@ from torch import Tensor, nn
 
 from bayesattn.attention import attend
 from bayesattn.posteriors import Posterior, Softmax
+from bayesattn.scopes.variable import PerThread
+
+queries_are_padding = PerThread((None, None))
+"""A layer, and which queries of the pass that it is in are padding: for cross-attention, which cannot know."""
+
+
+def _padding_of(layer: MultiheadAttention) -> Tensor | None:
+    told, padding = queries_are_padding.value
+    return padding if told is layer else None
 
 
 class MultiheadAttention(nn.MultiheadAttention):
@@ -28,12 +37,17 @@ class MultiheadAttention(nn.MultiheadAttention):
     """
 
     posterior: Posterior
-    queries_are_padding: Tensor | None = None
-    """What `query_padding_mask` is when it is not given; set by whoever stands around this layer and knows."""
 
     def __init__(self, *args: Any, posterior: Posterior | None = None, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.set_posterior(posterior or Softmax())
+
+    def _reset_parameters(self) -> None:
+        """torch's; it decides by `_qkv_same_embed_dim`, which is False here whatever the parameters are, which weights to start anew."""
+        before = self._qkv_same_embed_dim
+        self._qkv_same_embed_dim = self.in_proj_weight is not None
+        super()._reset_parameters()
+        self._qkv_same_embed_dim = before
 
     def set_posterior(self, posterior: Posterior) -> None:
         """Give this layer its own copy of `posterior`."""
@@ -75,7 +89,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         q, k, v = self._project(query, key, value)
         mask = self._merge_masks(attn_mask, key_padding_mask, q, k.shape[2])
         if query_padding_mask is None:
-            query_padding_mask = key_padding_mask if is_self_attention else self.queries_are_padding
+            query_padding_mask = key_padding_mask if is_self_attention else _padding_of(self)
         attended = attend(
             q,
             k,

@@ -7,7 +7,7 @@ from typing import Any, cast
 from torch import nn
 
 from bayesattn.convert.adapter import Adapter, Role
-from bayesattn.nn import MultiheadAttention
+from bayesattn.nn.multihead import MultiheadAttention, queries_are_padding
 from bayesattn.posteriors import Posterior
 
 _MARK = "_bayesattn_converted"
@@ -54,7 +54,6 @@ class TorchAdapter(Adapter):
         layer = cast(MultiheadAttention, layer)
         delattr(layer, _MARK)
         del layer.posterior
-        layer.__dict__.pop("queries_are_padding", None)
         layer._qkv_same_embed_dim = layer.in_proj_weight is not None
         cast(nn.Module, layer).__class__ = nn.MultiheadAttention
 
@@ -89,8 +88,8 @@ def _pass_on_query_padding(layer: nn.TransformerDecoderLayer, args: tuple[Any, .
     """Tell a decoder layer's cross-attention which of its queries are padding: torch tells only its self-attention."""
     # positional order of TransformerDecoderLayer.forward: tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask
     padding = kwargs.get("tgt_key_padding_mask", args[4] if len(args) > 4 else None)
-    cast(MultiheadAttention, layer.multihead_attn).queries_are_padding = padding
+    queries_are_padding.value = (layer.multihead_attn, padding)
 
 
 def _forget_query_padding(layer: nn.TransformerDecoderLayer, args: Any, output: Any) -> None:
-    cast(MultiheadAttention, layer.multihead_attn).queries_are_padding = None
+    queries_are_padding.value = (None, None)

@@ -16,6 +16,7 @@ from bayesattn.convert.attach import attach_posterior, change_class, restore_cla
 from bayesattn.convert.supported import supported
 from bayesattn.convert.transformers import attention_function
 from bayesattn.convert.transformers.attention_function import Converted, PassesOnPadding
+from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
 _HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
@@ -80,14 +81,14 @@ class HuggingFaceAdapter(Adapter):
 
     def after_conversion(self, model: nn.Module) -> None:
         for root in _roots(model):
-            converted = {name: module for name, module in root.named_modules() if isinstance(module, Converted)}
-            if not converted:
+            described = {name: part.config() for name, layer in root.named_modules() if (part := _converted_to(layer))}
+            if not described:
+                continue
+            _own_config(root)
+            root.config.bayesattn = {"layers": described}
+            if not any(is_converted(layer) for layer in root.modules()):
                 continue
             attention_function.register()
-            _own_config(root)
-            root.config.bayesattn = {
-                "layers": {name: getattr(layer, layer.part).config() for name, layer in converted.items()}
-            }
             for part in _configured(root):
                 part.__dict__.setdefault(attention_function.BEFORE, part.config._attn_implementation)
             for part in _configured(root):
@@ -153,6 +154,12 @@ def _uses_interface(cls: type[nn.Module]) -> bool:
     """Whether the forward of this class asks transformers for its attention function."""
     code = getattr(inspect.unwrap(cls.forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
+
+
+def _converted_to(layer: nn.Module) -> Posterior | NVIB | None:
+    """What a layer was converted to, by this adapter or, such as a torch.nn.MultiheadAttention in the model, by another."""
+    parts = (layer._modules.get("posterior"), layer._modules.get("nvib"))
+    return next((part for part in parts if isinstance(part, (Posterior, NVIB))), None)
 
 
 def is_converted(module: nn.Module) -> bool:
