@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from bayesattn.scopes import checkpoints
+
 Drawn = TypeVar("Drawn")
+Setting = TypeVar("Setting")
 
 
 class DrawsOnce:
@@ -53,17 +56,43 @@ def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
 
 def is_sampling() -> bool:
     """Whether a `sampling()` block is open."""
-    return _state.sampling
+    return as_in_first_run("sampling", _state.sampling)
 
 
 def draws_now(module: nn.Module) -> bool:
     """Whether what is random in this module is drawn now (training, or a `sampling()` block) or is its point estimate (eval)."""
-    return module.training or _state.sampling
+    return module.training or is_sampling()
 
 
-def current_generator() -> torch.Generator | None:
-    """The generator of the innermost `sampling(generator=...)` block."""
-    return _state.generator
+def current_generator(explicit: torch.Generator | None = None) -> torch.Generator | None:
+    """The generator to draw from: the `explicit` one, or that of the innermost `sampling(generator=...)` block.
+
+    Where gradient checkpointing runs a layer again, one in the state in which the first run found it.
+    """
+    generator = explicit or _state.generator
+    if not _may_be_checkpointed():
+        return generator
+    now = None if generator is None else (generator.device, generator.get_state())
+    then = checkpoints.answer("generator", now)
+    if then is now:
+        return generator
+    return None if then is None else torch.Generator(then[0]).set_state(then[1])
+
+
+def as_in_first_run(question: str, value: Setting) -> Setting:
+    """`value`; where gradient checkpointing runs a layer again, what it was there in the first run."""
+    return checkpoints.answer(question, value) if _may_be_checkpointed() else value
+
+
+def _may_be_checkpointed() -> bool:
+    """Whether a checkpointed function may be running, for the first time or again.
+
+    That is in a backward pass, with hooks for what is saved, or, as the older kind of checkpointing does it, with gradients off.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # pyright: ignore[reportAttributeAccessIssue]
+    return hooks is not None or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
 
 
 @contextmanager
