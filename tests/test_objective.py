@@ -112,6 +112,8 @@ def test_messages() -> None:
         ba.elbo(torch.zeros(3), weights)
     with pytest.raises(ValueError, match="kl_weight must be a finite number"):
         ba.elbo(torch.zeros(3), latents, kl_weight=float("nan"))
+    with pytest.raises(ValueError, match=r"kl_weight must be a finite number of at least 0, got -1\. A negative one"):
+        ba.elbo(torch.zeros(3), latents, kl_weight=-1)
     with pytest.raises(ValueError, match="steps must be a whole number of at least 1"):
         ba.schedules.linear(0)
     with pytest.raises(ValueError, match=r"ramp must lie in \(0, 1\]"):

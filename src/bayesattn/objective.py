@@ -49,7 +49,7 @@ def elbo(
             sequence) are summed: padded positions must hold 0, as `ignore_index` gives.
         latents: what `record()` collected. None for a deterministic model, whose loss is the NLL.
         dataset_size: number of training examples; needed if there are global terms.
-        kl_weight: factor of the KL, from a schedule.
+        kl_weight: factor of the KL, at least 0, from a schedule.
         kl_reduction: how the local KL of one example is formed from its elements (head, query, key) and layers.
             "sum" (default) is the ELBO. "mean" averages over elements and layers, as the reference code of BAM does:
             its KL is smaller by heads · queries · keys · layers. "per_query" averages over the rows (head, query) and the
@@ -64,7 +64,7 @@ def elbo(
     >>> loss.backward()
     """
     checks.one_of("kl_reduction", kl_reduction, _REDUCTIONS)
-    checks.finite("kl_weight", kl_weight)
+    checks.not_negative("kl_weight", kl_weight, "A negative one would drive the posterior away from its prior.")
     if nll.dim() == 0:
         raise ValueError("nll must hold one value for each example, got a scalar: compute it with reduction='none'.")
     per_example = nll.flatten(1).sum(1) if nll.dim() > 1 else nll

@@ -133,6 +133,33 @@ def test_the_priors_network_runs_once_for_a_kl_and_never_without(prior: ba.Poste
     assert next(posterior.prior.parameters()).grad is not None
 
 
+@pytest.mark.parametrize("backend", ["reference", "chunked", "native"])
+@pytest.mark.parametrize("name", FORMS)
+def test_nothing_to_attend_to_is_zeros_without_a_kl(name: str, backend) -> None:
+    for sizes in ((2, 0, 5), (2, 5, 0), (0, 5, 5)):
+        for mask in ("none", "boolean", "causal", "lengths"):
+            _expect_zeros(name, backend, mask, *sizes)
+
+
+def _expect_zeros(name: str, backend, mask: str, batch: int, queries: int, keys: int) -> None:
+    posterior = bound(FORMS[name], 2, 4)
+    q, k, v = (torch.randn(batch, 2, length, 4, requires_grad=True) for length in (queries, keys, keys))
+    arguments: dict = {
+        "boolean": {"attn_mask": torch.ones(batch, 1, queries, keys, dtype=torch.bool)},
+        "causal": {"is_causal": True},
+        "lengths": {"key_lengths": torch.zeros(batch, dtype=torch.long)},
+    }.get(mask, {})
+    with ba.record() as latents:
+        output = ba.attend(q, k, v, posterior, backend=backend, **arguments)
+    assert torch.equal(output, torch.zeros(batch, 2, queries, 4))
+    assert torch.equal(latents.local_kl, torch.zeros(batch))
+    (term,) = latents.local_terms
+    assert all((count == 0).all() for count in (term.elements, term.rows, term.tokens))
+    (output.sum() + latents.local_kl.sum()).backward()
+    for tensor in (q, k, v, *posterior.parameters()):
+        assert tensor.grad is None or bool((tensor.grad == 0).all())
+
+
 def test_one_head_may_be_left_out() -> None:
     q, k, v = (x[:, 0] for x in qkv())
     mask = torch.rand(2, 6, 6) > 0.3

@@ -33,6 +33,7 @@ SMALL, LARGE = torch.zeros(1, 1, 8, 16), torch.zeros(1, 2, 1500, 16)
         (SMALL, ba.Weibull(), {"backend": "chunked"}, "chunked", "asked for"),
         (LARGE, ba.Weibull(), {"backend": "reference"}, "reference", "asked for"),
         (LARGE, ba.Weibull(), {"need_weights": True}, "reference", "the weights themselves are wanted"),
+        (LARGE[:, :, :0], ba.Weibull(), {"backend": "chunked"}, "reference", "there is no pair of query and key"),
         (LARGE, ba.Weibull(), {"softcap": 30.0}, "reference", "the kernels have no soft cap"),
         (LARGE, Plain(), {}, "reference", "this Plain has no fused form"),
         (LARGE, Plain(), {"backend": "native"}, "reference", "native was asked for, but this Plain has no fused form"),

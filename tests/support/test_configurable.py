@@ -30,3 +30,8 @@ def test_bad_configs_are_explained() -> None:
         ba.from_config({"class": "Weibull", "kk": 3.0})
     with pytest.raises(ValueError, match="a dict with a 'class' entry"):
         ba.from_config({"k": 3.0})
+    deep: dict = {"class": "Weibull"}
+    for _ in range(10_000):
+        deep = {"class": "Weibull", "prior": deep}
+    with pytest.raises(ValueError, match="config is nested more than 32 deep"):
+        ba.from_config(deep)

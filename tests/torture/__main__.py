@@ -57,6 +57,10 @@ PARTS = {
         "and the converted torch module",
         *(100_000, 500, "torture.attention_cases", "torture"),
     ),
+    "derivatives": Part(
+        "other derivatives than those of one backward pass: forward mode, torch.func, vmap, second derivatives, checkpointing",
+        *(2_000, 100, "torture.derivative_cases", "torture"),
+    ),
     "models": Part(
         "layers and whole models: 18 Hugging Face architectures, timm, PyTorch Geometric, torch.nn, graph and additive attention",
         *(10_000, 100, "torture.model_cases", "torture"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from bayesattn import kernels
 from bayesattn.attention.drawing import check_posterior, draw_weights
 from bayesattn.attention.masks import check_key_lengths, check_query_mask, split_mask
-from bayesattn.numerics.counter_noise import CounterNoise, Noise, draw_seed
+from bayesattn.numerics.counter_noise import CounterNoise, Noise, NoiseGenerator, draw_seed
 from bayesattn.numerics.precision import compute_dtype, to_compute
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.rows import DenseRows
@@ -247,10 +247,10 @@ def _dot_products(query: Tensor, key: Tensor, factor: float, softcap: float | No
 
 def _noise(posterior: Posterior, generator: torch.Generator | None, dropout_p: float) -> Noise:
     """Where the noise of this call comes from: a counter for a posterior that takes one, else torch's generator."""
-    source = generator or modes.current_generator()
+    kind: NoiseGenerator = modes.as_in_first_run("kind of noise", kernels.noise_generator())
+    source = modes.current_generator(generator)
     if not posterior.counter_noise or not (modes.draws_now(posterior) or dropout_p):
         return source
-    kind = kernels.noise_generator()
     return CounterNoise(draw_seed(source), kind)
 
 

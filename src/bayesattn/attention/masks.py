@@ -38,6 +38,10 @@ def split_mask(
         check_key_lengths(key_lengths, scores)
         inside = torch.arange(scores.shape[-1], device=scores.device) < key_lengths.view(-1, 1, 1, 1)
         allowed = inside if allowed is None else allowed & inside
+    if allowed is None and scores.shape[-1] == 0:
+        allowed = torch.ones(
+            1, 1, 1, 0, dtype=torch.bool, device=scores.device
+        )  # rows without keys, which a mask tells
     return allowed, bias
 
 

@@ -47,7 +47,7 @@ class BayesianTrainer(Trainer):
                 "BayesianTrainer does not run under torch.nn.DataParallel, which runs the model in threads that no recorder sees: "
                 "start one process for each GPU with torchrun or accelerate launch, or set CUDA_VISIBLE_DEVICES to one of them."
             )
-        self.kl_schedule = kl_weight if callable(kl_weight) else constant(checks.finite("kl_weight", kl_weight))
+        self.kl_schedule = kl_weight if callable(kl_weight) else constant(checks.not_negative("kl_weight", kl_weight))
         self.kl_reduction: KLReduction = kl_reduction
         self.dataset_size = dataset_size
         if dataset_size is None and hasattr(self.train_dataset, "__len__"):
@@ -79,7 +79,7 @@ class BayesianTrainer(Trainer):
             finally:
                 hook.remove()
         examples = latents.local_kl.shape[0] if latents.local_terms else self._examples(inputs)
-        kl_weight = self.kl_schedule(self.state.global_step)
+        kl_weight = checks.not_negative("kl_weight", self.kl_schedule(self.state.global_step))
         parts = elbo(
             torch.zeros(examples, device=mean_nll.device, requires_grad=True),
             latents,

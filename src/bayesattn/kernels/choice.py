@@ -97,6 +97,8 @@ def choose(
     pairs = batch * heads * queries * key.shape[2]
     # no text while compiling: it would tie the compiled code to this size
     size = "" if torch.compiler.is_compiling() else f"{pairs:,} pairs of query and key"
+    if pairs == 0:
+        return Choice("reference", "there is no pair of query and key")
     if wanted == "auto" and pairs < NATIVE_FROM:
         return Choice("reference", f"{size} are few: plain torch is as fast")
     obstacle = None

@@ -284,7 +284,7 @@ def _chunks(call: Call) -> Iterator[_Chunk]:
     batch, heads, queries, _ = call.query.shape
     keys = max(1, call.key.shape[2])
     elements = CHUNK_ELEMENTS if call.query.device.type == "cpu" else GPU_CHUNK_ELEMENTS
-    rows = min(queries, max(LEAST_QUERIES, elements // keys))
+    rows = max(1, min(queries, max(LEAST_QUERIES, elements // keys)))
     together = min(call.key.shape[1], max(1, elements // (keys * rows * call.groups))) * call.groups
     noise = None
     if call.seed is not None:

@@ -47,7 +47,7 @@ def edge_weights(
     check_posterior(posterior)
     key, query = edge_index[0], edge_index[1]
     rows = EdgeRows(query, key, num_queries, scores.shape[1], graph_of_query, num_graphs)
-    noise = generator or modes.current_generator()
+    noise = modes.current_generator(generator)
     return draw_weights(to_compute(scores), keys, rows, posterior, noise).to(scores.dtype)
 
 

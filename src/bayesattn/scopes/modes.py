@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from bayesattn.scopes import checkpoints
 from bayesattn.scopes.variable import ScopeVariable
 
 Drawn = TypeVar("Drawn")
+Setting = TypeVar("Setting")
 
 
 class DrawsOnce:
@@ -49,7 +51,9 @@ def sampling(generator: torch.Generator | None = None) -> Iterator[None]:
 
 def is_sampling() -> bool:
     """Whether a `sampling()` block is open."""
-    return _sampling.get() if torch.compiler.is_compiling() else _sampling.in_context.get()
+    if torch.compiler.is_compiling():
+        return _sampling.get()
+    return as_in_first_run("sampling", _sampling.in_context.get())
 
 
 def draws_now(module: nn.Module) -> bool:
@@ -62,9 +66,35 @@ def is_watched() -> bool:
     return not torch.compiler.is_compiling() and watcher.in_context.get() is not None
 
 
-def current_generator() -> torch.Generator | None:
-    """The generator of the innermost `sampling(generator=...)` block."""
-    return _generator.get() if torch.compiler.is_compiling() else _generator.in_context.get()
+def current_generator(explicit: torch.Generator | None = None) -> torch.Generator | None:
+    """The generator to draw from: the `explicit` one, or that of the innermost `sampling(generator=...)` block.
+
+    Where gradient checkpointing runs a layer again, one in the state in which the first run found it.
+    """
+    generator = explicit or (_generator.get() if torch.compiler.is_compiling() else _generator.in_context.get())
+    if not _may_be_checkpointed():
+        return generator
+    now = None if generator is None else (generator.device, generator.get_state())
+    then = checkpoints.answer("generator", now)
+    if then is now:
+        return generator
+    return None if then is None else torch.Generator(then[0]).set_state(then[1])
+
+
+def as_in_first_run(question: str, value: Setting) -> Setting:
+    """`value`; where gradient checkpointing runs a layer again, what it was there in the first run."""
+    return checkpoints.answer(question, value) if _may_be_checkpointed() else value
+
+
+def _may_be_checkpointed() -> bool:
+    """Whether a checkpointed function may be running, for the first time or again.
+
+    That is in a backward pass, with hooks for what is saved, or, as the older kind of checkpointing does it, with gradients off.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # pyright: ignore[reportAttributeAccessIssue]
+    return hooks is not None or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
 
 
 @contextmanager

@@ -167,7 +167,7 @@ def add_global(kl: Float[Tensor, ""], source: Any) -> None:
         recorder._last = GlobalTerm(kl, source, torch.is_grad_enabled(), recorder._last)
 
 
-def is_recomputing() -> bool:
+def _is_recomputing() -> bool:
     """Whether this is inside a backward pass: gradient checkpointing runs the layer again."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
@@ -175,7 +175,7 @@ def is_recomputing() -> bool:
 def _open_recorder() -> Latents | None:
     if torch.compiler.is_compiling():
         return _recorder.get()
-    return None if is_recomputing() else _recorder.in_context.get()  # a term of the first run is recorded already
+    return None if _is_recomputing() else _recorder.in_context.get()  # a term of the first run is recorded already
 
 
 def _sum(terms: list[Tensor], kind: str) -> Tensor:

@@ -26,6 +26,14 @@ def finite(name: str, value: float, hint: str = "") -> float:
     return number
 
 
+def not_negative(name: str, value: float, hint: str = "") -> float:
+    """Return `value` as a float if it is a finite number of at least zero."""
+    number = _number(name, value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(_sentence(f"{name} must be a finite number of at least 0, got {value!r}", hint))
+    return number
+
+
 def whole(name: str, value: int, minimum: int = 1, hint: str = "") -> int:
     """Return `value` if it is a whole number of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, TypeVar
 from bayesattn.support import checks
 
 Class = TypeVar("Class", bound=type["Configurable"])
+DEEPEST = 32
+"""How deep a config may be nested; a posterior with a prior is nested once."""
 
 
 class Configurable:
@@ -49,11 +51,17 @@ def from_config(config: dict[str, Any]) -> Any:
     >>> ba.from_config(ba.Weibull(k=5.0).config()).k
     5.0
     """
+    return _made(config, 0)
+
+
+def _made(config: dict[str, Any], depth: int) -> Any:
+    if depth > DEEPEST:
+        raise ValueError(f"config is nested more than {DEEPEST} deep, which no config() is: is the file damaged?")
     if not isinstance(config, dict) or "class" not in config:
         raise ValueError(f"config must be a dict with a 'class' entry, as config() gives it; got {config!r}.")
     name = config["class"]
     cls = Configurable.registry[checks.one_of("class", name, Configurable.registry)]
-    arguments = {key: from_config(value) if isinstance(value, dict) else value for key, value in config.items()}
+    arguments = {key: _made(value, depth + 1) if isinstance(value, dict) else value for key, value in config.items()}
     del arguments["class"]
     known = list(inspect.signature(cls.__init__).parameters)[1:]
     for key in arguments:

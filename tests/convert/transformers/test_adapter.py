@@ -330,6 +330,30 @@ def test_gradient_checkpointing_gives_the_same_gradients() -> None:
         torch.testing.assert_close(gradient, gradients[1][name], msg=name)
 
 
+@pytest.mark.parametrize("reentrant", [False, True], ids=["hooks", "reentrant"])
+def test_gradient_checkpointing_repeats_the_draws_of_a_generator(reentrant: bool) -> None:
+    case = BY_NAME["BERT"]
+    gradients, states = [], []
+    for checkpointing in (False, True):
+        torch.manual_seed(5)
+        model = ba.convert(case.build(), ba.Weibull(k=1.0)).train()
+        model.get_input_embeddings().register_forward_hook(lambda *call: call[2].requires_grad_())  # pyright: ignore
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": reentrant})  # pyright: ignore[reportCallIssue]
+        generator = torch.Generator().manual_seed(6)
+        torch.manual_seed(7)  # of dropout
+        with ba.sampling(generator):
+            output = outputs(case.kind)(model(**case.inputs()))
+        output.square().sum().backward()
+        gradients.append({name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None})
+        states.append(generator.get_state())
+    assert len(gradients[0]) > 20
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], msg=name)
+    assert torch.equal(states[0], states[1])
+
+
 @pytest.mark.parametrize("name", ["DebertaV2", "XLNet"])
 def test_a_model_outside_the_interface_is_refused_with_a_list_of_what_works(name: str) -> None:
     import transformers

@@ -76,7 +76,6 @@ class HuggingFaceAdapter(Adapter):
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
         del layer.__dict__[attention_function.ARGUMENTS]
-        layer.__dict__.pop(attention_function.LAST_PADDING, None)
         delattr(layer, self.mixin.part)
 
     def after_conversion(self, model: nn.Module) -> None:

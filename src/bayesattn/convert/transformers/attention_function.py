@@ -18,7 +18,8 @@ from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.nvib.projected import ReadsLatent
-from bayesattn.scopes.recording import is_recomputing, kl_is_wanted
+from bayesattn.scopes.modes import as_in_first_run
+from bayesattn.scopes.recording import kl_is_wanted
 from bayesattn.scopes.variable import PerThread
 
 NAME = "bayesattn"
@@ -29,9 +30,6 @@ BEFORE = "_attention_before"
 
 ARGUMENTS = "_bayesattn_arguments"
 """Where a converted layer keeps the names of its forward's arguments."""
-
-LAST_PADDING = "_bayesattn_last_padding"
-"""Where a converted layer keeps the padding of its last pass with gradients."""
 
 _WITHOUT_EFFECT = {
     "cache_position",
@@ -72,7 +70,7 @@ class Padding:
 
 
 _passage = PerThread(None)
-_padding = PerThread(None)
+_paddings = PerThread(None)
 
 
 class Converted(nn.Module):
@@ -114,14 +112,14 @@ class PassesOnPadding:
         given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
         mask = given.get("attention_mask")
         padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
-        _padding.value = Padding(self, padding, _padding.value)
+        _paddings.value = Padding(self, padding, _paddings.value)
 
     def after(self, model: nn.Module, args: Any, output: Any) -> None:
         """After it, also when it failed."""
-        padding: Padding | None = _padding.value
+        padding: Padding | None = _paddings.value
         while padding is not None and padding.hook is not self:  # of a part that failed
             padding = padding.outer
-        _padding.value = None if padding is None else padding.outer
+        _paddings.value = None if padding is None else padding.outer
 
 
 def register() -> None:
@@ -165,7 +163,7 @@ def attention(
         )
         return output.transpose(1, 2).contiguous(), weights
     mask = _with_bias(attention_mask, position_bias)
-    query_mask = _query_mask(module, passage, attention_mask, query, key) if kl_is_wanted() else None
+    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
     call: Callable[..., Any] = partial(
         attend,  # pyright: ignore
         query,
@@ -232,18 +230,13 @@ def _query_mask(layer: Converted, passage: Passage, mask: Tensor | None, query: 
     batch, _, queries, _ = query.shape
     if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
         return may_attend(mask).flatten(1, 2).any(1).expand(batch, -1)
-    padding = _padding_of(layer)
+    padding = _padding()
     if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
         return padding[:, -queries:]
     return None
 
 
-def _padding_of(layer: Converted) -> Tensor | None:
-    """The padding of the decoder that is running; when gradient checkpointing runs the layer again, that of its last pass."""
-    if is_recomputing():
-        return layer.__dict__.get(LAST_PADDING)
-    padding: Padding | None = _padding.value
-    mask = None if padding is None else padding.mask
-    if torch.is_grad_enabled():
-        layer.__dict__[LAST_PADDING] = mask
-    return mask
+def _padding() -> Tensor | None:
+    """The padding of the decoder that is running; when gradient checkpointing runs a layer again, that of its first run."""
+    padding: Padding | None = _paddings.value
+    return as_in_first_run("padding", None if padding is None else padding.mask)
