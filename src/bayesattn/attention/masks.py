@@ -22,7 +22,7 @@ def split_mask(
         if mask.dtype == torch.bool:
             allowed = mask
         else:
-            allowed = mask > torch.finfo(mask.dtype).min / 2
+            allowed = ~(mask <= torch.finfo(mask.dtype).min / 2)  # NaN blocks nothing: it is a bias like any other
             bias = mask.masked_fill(~allowed, 0.0).to(scores.dtype)
     if is_causal:
         query, key = scores.shape[-2:]

@@ -122,7 +122,8 @@ def _load(path: str, message: str) -> Library:
         functions = ctypes.CDLL(path)
     except OSError as error:
         return Library(None, f"the compiled kernel cannot be loaded: {error}")
-    functions.bayesattn_problem_size.restype = c_int64
+    for function in (functions.bayesattn_forward, functions.bayesattn_backward, functions.bayesattn_problem_size):
+        function.restype = c_int64
     if functions.bayesattn_problem_size() != ctypes.sizeof(_Problem):
         return Library(None, f"the compiled kernel {path} is of another version; delete it")
     difference = _difference_from_chunked(functions)
@@ -179,7 +180,8 @@ def _forward(functions: ctypes.CDLL, call: Call) -> tuple[Tensor, Tensor, Tensor
     results = padded.empty_results()
     problem, _alive = _problem(padded)
     problem.output, problem.log_total, problem.row_statistics = (tensor.data_ptr() for tensor in results)
-    functions.bayesattn_forward(ctypes.byref(problem))
+    if not (call.has_ordinary_bias() and functions.bayesattn_forward(ctypes.byref(problem))):
+        return chunked.forward(call)
     return _narrow(results[0], call.value.shape[-1]), results[1], results[2]
 
 
@@ -197,7 +199,8 @@ def _backward(functions: ctypes.CDLL, saved: Saved, call: Call) -> tuple[Tensor,
     ):
         if gradient.numel():
             setattr(problem, f"grad_{name}", gradient.data_ptr())
-    functions.bayesattn_backward(ctypes.byref(problem))
+    if not (call.has_ordinary_bias() and functions.bayesattn_backward(ctypes.byref(problem))):
+        return chunked.backward(saved, call)
     narrow = [_narrow(gradient, original.shape[-1]) for gradient, original in zip(gradients[:3], call[:3], strict=True)]
     return (*narrow, *gradients[3:])
 
