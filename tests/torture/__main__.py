@@ -62,6 +62,7 @@ PARTS = {
         *(10_000, 100, "torture.model_cases", "torture"),
     ),
     "files": Part("damaged files of 16 formats", 32_000, 100, "torture.file_cases", "torture_files"),
+    "cache": Part("damages of the cache of compiled kernels", 50, 10, "torture.cache_cases", "torture"),
     "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "torture.sweep_cases", "torture_kills"),
     "pairs": Part("two sweeps at once on one folder", 10, 1, "torture.sweep_cases", "torture_pairs"),
     "disk": Part("sweeps on a disk that becomes full", 10, 1, "torture.sweep_cases", "torture_disk"),

@@ -93,15 +93,13 @@ def library() -> Library:
         # in a thread of its own: the check needs real tensors, also while this thread traces with others (export, vmap, autocast)
         with ThreadPoolExecutor(1) as apart:
             loaded = apart.submit(_load, str(built.path), built.message).result()
-    if built.is_news and built.path is not None:
-        warnings.warn(
-            f"bayesattn: {built.message}. Set BAYESATTN_CACHE to a directory that can be written.", stacklevel=2
-        )
-    elif loaded.functions is None and (built.is_news or built.path is not None):
+    if loaded.functions is None and (built.is_news or built.path is not None):
         warnings.warn(
             f"bayesattn runs without its native kernel, more slowly and with the same results: {loaded.message}.",
             stacklevel=2,
         )
+    elif built.is_news:
+        warnings.warn(f"bayesattn: its native kernel was {built.message}.", stacklevel=2)
     return loaded
 
 
