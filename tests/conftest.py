@@ -1,10 +1,12 @@
-"""Shapes are checked in every call of the library while the tests run, and every test starts from the same seed."""
+"""Shapes are checked in every call of the library while the tests run; every test starts from the same seed, and leaves no process."""
 
 from collections.abc import Iterator
 
 import jaxtyping
 import pytest
 import torch
+
+from helpers.processes import children, left_behind
 
 jaxtyping.install_import_hook("bayesattn", "beartype.beartype")
 torch.set_num_threads(1)  # two test processes share two cores
@@ -13,6 +15,14 @@ torch.set_num_threads(1)  # two test processes share two cores
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_process_is_left() -> Iterator[None]:
+    before = children()
+    yield
+    left = left_behind(before)
+    assert left == [], f"the test left processes behind: {left}"
 
 
 @pytest.fixture

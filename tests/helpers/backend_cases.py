@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -47,6 +48,26 @@ def results(
     counts = {"elements": term.elements, "rows": term.rows, "tokens": term.tokens}
     everything = {"output": output, "kl": term.kl, **counts, **{k: g for k, g in found.items() if g is not None}}
     return {name: tensor.detach() for name, tensor in everything.items()}
+
+
+NOT_FINITE = (math.nan, math.inf, -math.inf)
+
+
+def poisoned(
+    posterior: ba.Posterior, tensors: tuple[Tensor, ...], place: str, value: float
+) -> tuple[ba.Posterior, tuple[Tensor, ...]]:
+    """A posterior and tensors with this value in the middle of one of them: query, key, value, or a parameter if there is one."""
+    posterior, tensors = copy.deepcopy(posterior), tuple(tensor.clone() for tensor in tensors)
+    parameters = [each.detach() for each in posterior.parameters() if each.numel()]
+    if place != "parameter" or parameters:
+        target = parameters[0] if place == "parameter" else tensors[["query", "key", "value"].index(place)]
+        target.view(-1)[target.numel() // 2] = value
+    return posterior, tensors
+
+
+def hidden(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> list[str]:
+    """The results that have numbers where `reference` has NaN."""
+    return [name for name, expected in reference.items() if (ours[name].isfinite() & expected.isnan()).any()]
 
 
 def assert_same(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:

@@ -18,7 +18,7 @@ from bayesattn.kernels.call import Call
 from bayesattn.kernels.operator import attention
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests, as pytest has it
-from helpers.backend_cases import POSTERIORS, assert_same, results
+from helpers.backend_cases import POSTERIORS, assert_same, hidden, poisoned, results
 
 
 def main() -> None:
@@ -41,6 +41,8 @@ def main() -> None:
             reference = results(posterior, tensors, torch.float64, backend="reference", **arguments)
             ours = results(posterior, tensors, torch.float32, backend="triton", **arguments)
         found[case] = difference(ours, reference)
+    for place in ("query", "key", "value", "parameter"):
+        found[place] = not_finite(tensors, place)
     found["samples"] = samples(tensors)
     found["explain"] = str(ba.kernels.explain(*tensors, ba.Weibull(), backend="triton"))
     print(json.dumps(found))
@@ -52,6 +54,16 @@ def difference(ours: dict[str, torch.Tensor], reference: dict[str, torch.Tensor]
     except AssertionError as error:
         return str(error)
     return "none"
+
+
+def not_finite(tensors: tuple[torch.Tensor, ...], place: str) -> str:
+    """Which results hide a NaN of `reference`, with a number that is none in one of the inputs."""
+    posterior, tensors = poisoned(ba.Gaussian().bind(num_heads=2, head_dim=20), tensors, place, float("nan"))
+    reference, ours = (
+        results(posterior, tensors, torch.float32, is_causal=True, backend=backend)
+        for backend in ("reference", "triton")
+    )
+    return ", ".join(hidden(ours, reference)) or "none"
 
 
 def samples(tensors: tuple[torch.Tensor, ...]) -> str:

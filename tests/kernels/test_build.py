@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bayesattn.kernels import build
+from bayesattn.support.files import replacing
 
 ATTEND = """
 import warnings
@@ -55,6 +57,17 @@ def failing_compiler(tmp_path: Path) -> Path:
     return script(tmp_path / "failing", "echo 'internal error 42' >&2; exit 1")
 
 
+def _owned_by_another(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    original = os.stat
+
+    def status(of: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = original(of, follow_symlinks=follow_symlinks)
+        return os.stat_result((*found[:4], 4242, *found[5:])) if of == path else found
+
+    monkeypatch.setattr(Path, "stat", status)
+    monkeypatch.setattr(Path, "lstat", lambda of: status(of, follow_symlinks=False))
+
+
 def script(path: Path, body: str) -> Path:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -75,7 +88,7 @@ def test_a_failed_compile_is_remembered_and_told_once(expected: float, tmp_path:
     assert float(total) == pytest.approx(expected, rel=1e-5)
     assert "internal error 42" in explanation
     assert told.count("internal error 42") == 1
-    (failure,) = cache.glob("*.failed")
+    (failure,) = cache.glob("kernels/*.failed")
     assert "internal error 42" in failure.read_text()
     total, explanation, told = run(ATTEND, **environment)
     assert float(total) == pytest.approx(expected, rel=1e-5)
@@ -148,6 +161,102 @@ class TestWithACompiler:
         )
         assert lines == ["0 1"]
 
+    def test_the_folder_is_the_users_alone(self, tmp_path: Path, copying: str) -> None:
+        built = build.build(copying, tmp_path / "new" / "kernels")
+        assert built.path is not None
+        assert stat.S_IMODE(built.path.parent.stat().st_mode) == 0o700
+        assert stat.S_IMODE(built.path.stat().st_mode) == 0o700
+
+    @pytest.mark.parametrize("what", ["library", "folder", "parent"])
+    def test_what_another_user_owns_is_refused_in_words(
+        self, tmp_path: Path, copying: str, monkeypatch: pytest.MonkeyPatch, what: str
+    ) -> None:
+        cache = tmp_path / "cache" / "kernels"
+        first = build.build(copying, cache).path
+        assert first is not None
+        planted = {"library": first, "folder": cache, "parent": cache.parent}[what]
+        _owned_by_another(monkeypatch, planted)
+        second = build.build(copying, cache)
+        assert f"{planted}" in second.message
+        assert "belongs to another user (number 4242)" in second.message
+        assert second.is_news
+        assert second.path is not None
+        assert second.path.read_text() == "library\n"
+        assert (second.path.parent == cache) == (what == "library")
+
+    @pytest.mark.parametrize(("what", "mode"), [("library", 0o720), ("folder", 0o770), ("parent", 0o757)])
+    def test_what_others_can_write_is_refused_in_words(
+        self, tmp_path: Path, copying: str, what: str, mode: int
+    ) -> None:
+        cache = tmp_path / "cache" / "kernels"
+        first = build.build(copying, cache).path
+        assert first is not None
+        {"library": first, "folder": cache, "parent": cache.parent}[what].chmod(mode)
+        second = build.build(copying, cache)
+        assert f"can be written by others (mode {mode:04o}" in second.message
+        assert second.is_news
+        assert second.path is not None
+        assert (second.path.parent == cache) == (what == "library")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "echo 'cannot write: No space left on device' >&2; exit 1",
+            "echo 'virtual memory exhausted: Cannot allocate memory' >&2; exit 1",
+            "echo 'fatal error: Killed signal terminated program cc1plus' >&2; exit 1",
+            "kill -9 $$",
+        ],
+        ids=["disk", "memory", "its child killed", "killed"],
+    )
+    def test_a_transient_failure_is_told_and_not_remembered(self, tmp_path: Path, body: str) -> None:
+        compiler, cache = script(tmp_path / "compiler", body), tmp_path / "cache"
+        built = build.build(str(compiler), cache)
+        assert built.path is None
+        assert built.is_news
+        assert list(cache.iterdir()) == []
+        text = compiler.read_text()
+        status = compiler.stat()
+        compiler.write_text('#!/bin/sh\nfor last; do :; done; echo library > "$last"'.ljust(len(text)))
+        os.utime(compiler, ns=(status.st_atime_ns, status.st_mtime_ns))  # the same compiler, to the cache
+        again = build.build(str(compiler), cache)
+        assert again.path is not None
+
+    def test_a_failure_is_forgotten_after_a_day(self, tmp_path: Path) -> None:
+        compiler, cache = script(tmp_path / "failing", "echo 'error 42' >&2; exit 1"), tmp_path / "cache"
+        build.build(str(compiler), cache)
+        assert "failed earlier" in build.build(str(compiler), cache).message
+        (failure,) = cache.glob("*.failed")
+        os.utime(failure, (0, 0))
+        assert "could not compile" in build.build(str(compiler), cache).message
+
+    def test_a_full_disk_of_the_cache_is_told_and_the_library_made_elsewhere(
+        self, tmp_path: Path, copying: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache = tmp_path / "cache"
+
+        def fail(path: Path, mode: int) -> None:
+            if path.parent == cache:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return replacing(path, mode)  # pyright: ignore[reportReturnType]
+
+        monkeypatch.setattr(build, "replacing", fail)
+        built = build.build(copying, cache)
+        assert "No space left on device" in built.message
+        assert "this process alone has it" in built.message
+        assert built.path is not None
+        assert built.path.read_text() == "library\n"
+
+    def test_what_dead_processes_left_is_removed(self, tmp_path: Path, copying: str) -> None:
+        cache = tmp_path / "cache"
+        cache.mkdir(mode=0o700)
+        old, young = cache / ".attention-0.so-abcd1234", cache / ".attention-1.so-abcd1234"
+        for path in (old, young):
+            path.touch()
+        os.utime(old, (0, 0))
+        build.build(copying, cache)
+        assert not old.exists()
+        assert young.exists()
+
     def test_another_source_or_compiler_is_another_library(self, tmp_path: Path, copying: str) -> None:
         source = tmp_path / "source"
         source.mkdir()
@@ -161,9 +270,9 @@ class TestWithACompiler:
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("BAYESATTN_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert build.cache_directory() == tmp_path / "bayesattn"
+    assert build.cache_directory() == tmp_path / "bayesattn" / "kernels"
     monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path / "mine"))
-    assert build.cache_directory() == tmp_path / "mine"
+    assert build.cache_directory() == tmp_path / "mine" / "kernels"
 
 
 COMPARE = """
@@ -184,6 +293,10 @@ for posterior in (ba.Weibull(2.0), contextual, ba.LogNormal(0.5), dirichlet):
         loss = output.square().sum() + 0.01 * latents.local_kl.sum()
         found.append([output, latents.local_kl, *torch.autograd.grad(loss, leaves)])
     print(max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found)))
+q, k, v = (x.detach().clone() for x in (q, k, v))
+k[0, 1, 100, 3] = float("nan")
+ours, reference = (ba.attend(q, k, v, ba.Softmax(), backend=backend) for backend in ("native", "reference"))
+print(float(not torch.equal(ours.isnan(), reference.isnan())))
 print(ba.kernels.explain(q, k, v, ba.Weibull(2.0), backend="native"))
 """
 

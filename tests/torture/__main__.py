@@ -66,7 +66,12 @@ PARTS = {
         *(10_000, 100, "torture.model_cases", "torture"),
     ),
     "files": Part("damaged files of 16 formats", 32_000, 100, "torture.file_cases", "torture_files"),
+    "cache": Part("damages of the cache of compiled kernels", 50, 10, "torture.cache_cases", "torture"),
     "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "torture.sweep_cases", "torture_kills"),
+    "launches": Part(
+        "SIGKILLs of runs of two processes at random moments, three in ten with a second launch that waits",
+        *(50, 5, "torture.launch_cases", "torture"),
+    ),
     "pairs": Part("two sweeps at once on one folder", 10, 1, "torture.sweep_cases", "torture_pairs"),
     "disk": Part("sweeps on a disk that becomes full", 10, 1, "torture.sweep_cases", "torture_disk"),
     "steps": Part(

@@ -1,4 +1,6 @@
-"""Generated cases of attention: a number decides posterior, sizes, masks, dtype, scale, mode, way in and backend."""
+"""Generated cases of attention: a number decides posterior, sizes, masks, dtype, scale, mode, way in and backend.
+
+A tenth of them have a number somewhere that is none, or infinite: there, NaN must be where `reference` has it."""
 
 from __future__ import annotations
 
@@ -25,6 +27,10 @@ seed = torch.default_generator.manual_seed
 BACKENDS: tuple[Backend, ...] = ("auto", "reference", "chunked", "native")
 
 
+POISONS = (float("nan"), float("nan"), float("inf"), float("-inf"))
+POISONED = ("query", "key", "value", "bias", "parameter", "gradient")
+
+
 @dataclass(frozen=True)
 class Case:
     """One call of attention, decided by its number."""
@@ -43,6 +49,10 @@ class Case:
     queries: int
     keys: int
     features: int
+    poisoned: str | None = None
+    """What has a number in it that is not finite."""
+    poison: float = 0.0
+    dropout: float = 0.0
 
     @classmethod
     def of(cls, number: int) -> Case:
@@ -55,7 +65,7 @@ class Case:
         posterior, dtype = pick.choice(sorted(POSTERIORS)), pick.choice(DTYPES)
         if posterior == "gaussian-sigma=1e+15" and way != "attend" and dtype == torch.float16:
             dtype = torch.float32  # float16 cannot hold the parameter of this posterior
-        return cls(
+        case = cls(
             number=number,
             posterior=posterior,
             way=way,
@@ -70,6 +80,21 @@ class Case:
             queries=keys if way == "converted" else pick.randint(1, MAX_LEN),
             keys=keys,
             features=pick.choice((1, 3, 8, 16)),
+        )
+        if pick.random() >= 0.1:
+            return case
+        longest = MAX_LEN if "thesis" in posterior else 150  # several tiles of a kernel
+        keys = pick.randint(1, longest)
+        return replace(
+            case,
+            mask=pick.choice(("additive", "additive and causal"))
+            if (place := pick.choice(POISONED)) == "bias"
+            else mask,
+            keys=keys,
+            queries=keys if way == "converted" else pick.randint(1, longest),
+            poisoned=place,
+            poison=pick.choice(POISONS),
+            dropout=pick.choice((0.0, 0.0, 0.3)),
         )
 
     @property
@@ -86,6 +111,9 @@ class Wrong(AssertionError):
 
 def check(case: Case) -> None:
     """Run the case; raise `Wrong` with what is not as it should be."""
+    if case.poisoned is not None:
+        _check_poisoned(case)
+        return
     seed(case.number)
     run = _attend if case.way == "attend" else _module
     allowed = _allowed(case)
@@ -108,6 +136,62 @@ def check(case: Case) -> None:
     _expect_no_leak(case, run, inputs, output, allowed)
 
 
+def _check_poisoned(case: Case) -> None:
+    """The output is NaN where it is in `reference`. KL and gradients hide no NaN of it, and have none in an example that has none there.
+
+    Sums of a row, which the kernels' KL is made of, are NaN as a whole; and where a half's weight is 0, float32's is 1e-10: infinity
+    times the one is NaN, times the other infinity.
+    """
+    ours, theirs = (_everything(replace(case, backend=backend)) for backend in (case.backend, "reference"))
+    sick = torch.stack([each.isnan().flatten(1).any(1) for each in theirs.values()]).any(0)
+    sick |= case.poisoned == "parameter"  # of all examples
+    for name, expected in theirs.items():
+        found = ours[name]
+        expect(not (found.isfinite() & expected.isnan()).any(), f"{name} hides what is NaN in reference")
+        expect(
+            not found.isnan().flatten(1).any(1)[~sick].any(), f"{name} is NaN in an example that is not in reference"
+        )
+        if name == "output":
+            same = torch.equal(found.isfinite(), expected.isfinite())
+            if case.dtype in (torch.float32, torch.float64):
+                same &= torch.equal(found.isnan(), expected.isnan())
+            expect(same, "the output is NaN at other places than in reference")
+
+
+def _everything(case: Case) -> dict[str, Tensor]:
+    """All that a case gives, by name."""
+    seed(case.number)
+    inputs, allowed = _inputs(case), _allowed(case)
+    if case.poisoned in NAMES:
+        flat = inputs[NAMES.index(case.poisoned)].detach().view(-1)
+        flat[torch.randint(len(flat), (1,))] = case.poison
+    output, kl = (_attend if case.way == "attend" else _module)(case, inputs, allowed)
+    found = {"output": output.detach(), "kl": kl.detach()[:, None]}
+    if case.mode == "train":
+        upstream = torch.ones(output.shape, dtype=output.dtype)
+        if case.poisoned == "gradient":
+            upstream.view(-1)[torch.randint(output.numel(), (1,))] = case.poison
+        total = (output * upstream).sum() + kl.sum()
+        gradients = torch.autograd.grad(total, inputs, allow_unused=True)
+        found |= {f"gradient of {n}": g for n, g in zip(NAMES, gradients, strict=True) if g is not None}
+    return found
+
+
+def _poison_a_parameter(case: Case, module: nn.Module) -> None:
+    parameters = [each for each in module.parameters() if each.numel()]
+    if case.poisoned == "parameter" and parameters:
+        pick = random.Random(-case.number)
+        flat = pick.choice(parameters).detach().view(-1)
+        flat[pick.randrange(len(flat))] = case.poison
+
+
+def _bias(case: Case, allowed: Tensor) -> Tensor:
+    bias = torch.zeros(allowed.shape, dtype=case.dtype).masked_fill(~allowed, float("-inf"))
+    if case.poisoned == "bias":
+        bias.view(-1)[random.Random(case.number).randrange(bias.numel())] = case.poison
+    return bias
+
+
 def _gradients(output: Tensor, kl: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     total = output.double().sum() + kl.double().sum()
     found = torch.autograd.grad(total, inputs, allow_unused=True)
@@ -117,6 +201,9 @@ def _gradients(output: Tensor, kl: Tensor, inputs: list[Tensor]) -> list[Tensor]
 def expect(holds: bool, words: str) -> None:
     if not holds:
         raise Wrong(words)
+
+
+NAMES = ("query", "key", "value")
 
 
 def _inputs(case: Case) -> list[Tensor]:
@@ -134,9 +221,9 @@ def _allowed(case: Case) -> Tensor:
     """[batch, 1, query, key]: what may be attended to, whatever form the mask has."""
     shape = (case.batch, 1, case.queries, case.keys)
     allowed = torch.ones(shape, dtype=torch.bool)
-    if case.mask in ("boolean", "additive", "boolean and causal"):
+    if case.mask in ("boolean", "additive", "boolean and causal", "additive and causal"):
         allowed &= torch.rand(shape) < 0.7
-    if case.mask in ("causal", "boolean and causal"):
+    if "causal" in case.mask:
         allowed &= torch.ones(case.queries, case.keys, dtype=torch.bool).tril()
     if case.mask == "lengths":
         allowed &= torch.arange(case.keys) < torch.randint(0, case.keys + 1, (case.batch, 1, 1, 1))
@@ -150,9 +237,11 @@ def _attend(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, 
         seed(case.number)  # the same parameters in every run of the case
         posterior = POSTERIORS[case.posterior].bind(num_heads=case.heads, head_dim=case.features)
     posterior.train(case.mode == "train")
+    _poison_a_parameter(case, posterior)
     arguments: dict = {"is_causal": "causal" in case.mask, "backend": case.backend, "enable_gqa": True}
-    if case.mask == "additive":
-        arguments["attn_mask"] = torch.zeros(allowed.shape, dtype=case.dtype).masked_fill(~allowed, float("-inf"))
+    arguments["dropout_p"] = case.dropout if posterior.counter_noise else 0.0
+    if "additive" in case.mask:
+        arguments["attn_mask"] = _bias(case, allowed)
     elif case.mask == "lengths":
         arguments["key_lengths"] = allowed[:, 0, 0].sum(-1)
     elif case.mask != "none":
@@ -176,8 +265,11 @@ def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, 
             layer = nn.ModuleList([nn.MultiheadAttention(width, case.heads, batch_first=True)])
             layer = ba.convert(layer, POSTERIORS[case.posterior])[0]
     layer = layer.to(case.dtype).train(case.mode == "train")
+    _poison_a_parameter(case, layer)
     query, key, value = (each.transpose(1, 2).flatten(2) for each in inputs)
-    blocked = ~allowed.expand(case.batch, case.heads, case.queries, case.keys).flatten(0, 1)
+    whole = (case.batch, case.heads, case.queries, case.keys)
+    additive = case.poisoned == "bias"
+    blocked = (_bias(case, allowed) if additive else ~allowed).expand(whole).flatten(0, 1)
 
     def call() -> Tensor:
         with torch.random.fork_rng(devices=[]):
@@ -188,7 +280,7 @@ def _module(case: Case, inputs: list[Tensor], allowed: Tensor) -> tuple[Tensor, 
 
 
 def _recorded(case: Case, call: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-    with ba.record() as latents:
+    with ba.record() as latents, ba.kernels.use(backend=case.backend):
         if case.mode == "sampling":
             with ba.sampling():
                 output = call()

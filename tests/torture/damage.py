@@ -203,7 +203,12 @@ def damaged_arrays(draw: Draw, valid: bytes) -> bytes:
 
 @st.composite
 def damaged_pickle(draw: Draw, valid: bytes, attack: bytes) -> bytes:
-    """Damaged bytes; or code to run put in front, behind or between."""
+    """Damaged bytes; code to run put in front, behind or between; or a forged array of few bytes in place of all."""
+    if draw(st.integers(0, 7)) == 0:
+        shape = b"I%d\n" % draw(st.sampled_from((0, 1, 10**9, 2**62)))
+        code = draw(st.sampled_from((b"f4", b"i8", b"O8", b"V8", b"U9")))
+        made = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(" + shape + b"tS'b'\ntR"
+        return made + b"(I1\n(" + shape + b"I2\ntcnumpy\ndtype\n(S'" + code + b"'\nI0\nI1\ntRI00\nS'AAAAAAAA'\ntb."
     content = draw(damaged_bytes(valid)) if draw(st.booleans()) else valid
     if draw(st.integers(0, 3)) == 0:
         at = draw(st.sampled_from((0, 2, max(0, len(content) - 1))) | st.integers(0, len(content)))

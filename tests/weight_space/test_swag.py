@@ -21,6 +21,17 @@ def test_moments_are_those_of_what_was_collected() -> None:
     torch.testing.assert_close(moments.deviations, (vectors - means)[-3:])
 
 
+def test_a_small_variance_of_large_weights_is_kept() -> None:
+    """Weights 1 ± 1e-4: their squares differ in the last digit of float32."""
+    vectors = 1.0 + 1e-4 * torch.randn(20, 500, dtype=torch.float64)
+    moments = SwagMoments.empty(500, rank=3)
+    for vector in vectors.float():
+        moments.add(vector)
+    torch.testing.assert_close(
+        moments.variance, vectors.float().double().var(0, correction=0).float(), rtol=0.01, atol=0
+    )
+
+
 def test_draws_have_half_the_diagonal_and_half_the_low_rank_covariance() -> None:
     torch.manual_seed(0)
     moments = SwagMoments.empty(3, rank=5)
@@ -68,6 +79,16 @@ def test_the_moments_are_saved() -> None:
     again = ba.weight_space.swag(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), rank=3)
     again.load_state_dict(model.state_dict())
     torch.testing.assert_close(again.eval()(x), model.eval()(x))
+
+
+def test_moments_of_the_older_form_are_loaded() -> None:
+    model = collected()
+    state = model.state_dict()
+    state["swag_square"] = state.pop("swag_variance") + state["swag_mean"].square()
+    again = ba.weight_space.swag(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), rank=3)
+    again.load_state_dict(state)
+    torch.testing.assert_close(again.swag_variance, model.swag_variance, rtol=1e-4, atol=1e-5)
+    assert "swag_square" in state
 
 
 def test_what_cannot_be_done_is_refused() -> None:

@@ -13,8 +13,11 @@ from bayesattn.support.annotations import Bool, Float, Int
 
 
 def may_attend(mask: Tensor) -> Bool[Tensor, "..."]:
-    """True where a mask does not block: a float mask blocks from half of its dtype's lowest value down."""
-    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    """True where a mask does not block: a float mask blocks from half of its dtype's lowest value down.
+
+    NaN blocks nothing: it is a bias like any other.
+    """
+    return mask if mask.dtype == torch.bool else ~(mask <= torch.finfo(mask.dtype).min / 2)
 
 
 def split_mask(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+# What the tiles of native and triton are written for, as in source/ordinary.h; `chunked` computes all else as `reference` does.
+LARGEST_SCORE, LARGEST_VALUE, LARGEST_NOISE_SCALE = 1e18, 1e25, 1e36
 
 SCHEMA = (
     "Tensor query, Tensor key, Tensor value, Tensor? allowed, Tensor? bias, Tensor? key_lengths, Tensor? seed, Tensor? noise_scale, "
@@ -42,6 +47,23 @@ class Call(NamedTuple):
     samples: int
     backend: str
 
+    def is_ordinary(self, *upstream: Tensor) -> bool:
+        """Whether no number is NaN, infinite, or so large that a sum or a product might overflow in float32."""
+        largest_score = _largest(self.query) * _largest(self.key) * abs(self.scale) * self.query.shape[-1]
+        return (
+            _largest(self.prior_logits) < LARGEST_SCORE
+            and _largest(self.prior_total) < LARGEST_SCORE
+            and largest_score < LARGEST_SCORE
+            and self.has_ordinary_bias()
+            and _largest(self.value) < LARGEST_VALUE
+            and _largest(self.noise_scale) < LARGEST_NOISE_SCALE
+            and all(_largest(tensor) < math.inf for tensor in upstream)
+        )
+
+    def has_ordinary_bias(self) -> bool:
+        """The part of `is_ordinary` that native leaves to us, because it sees the bias expanded to all pairs."""
+        return _largest(self.bias) < LARGEST_SCORE
+
     @property
     def uses_gamma(self) -> bool:
         """Whether anything depends on Gamma concentrations, and so on the totals of the rows."""
@@ -66,6 +88,14 @@ class Call(NamedTuple):
         """Zeros for the gradients of `DIFFERENTIABLE`; of size 0 for what the call does not have."""
         tensors = [getattr(self, name) for name in DIFFERENTIABLE]
         return tuple(self.query.new_zeros(0 if tensor is None else tensor.shape) for tensor in tensors)
+
+
+def _largest(tensor: Tensor | None) -> float:
+    """The largest |x|; NaN if there is one."""
+    if tensor is None or not tensor.numel():
+        return 0.0
+    lowest, highest = torch.stack(torch.aminmax(tensor)).tolist()
+    return max(-lowest, highest) if lowest == lowest else math.nan
 
 
 DIFFERENTIABLE = ("query", "key", "value", "noise_scale", "prior_logits", "prior_total")

@@ -34,6 +34,10 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
         for sample in range(call.samples):
             shifted = slice(b.start + sample * batch, b.stop + sample * batch)
             logits, _ = chunk.logits(sample * batch)
+            if not chunk.is_ordinary:
+                output[shifted, h, q] = chunk.dropped(chunk.normalised(logits), sample * batch) @ chunk.value
+                log_total[shifted, h, q] = logits.logsumexp(-1)  # not used: the backward pass normalises again
+                continue
             shares, highest = _exponentials(logits, in_place=logits is not chunk.scores)
             total = shares.sum(-1, keepdim=True)
             log_total[shifted, h, q] = (total.log() + highest).squeeze(-1)
@@ -45,7 +49,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
 def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     """See `operator.attention_backward`."""
     grad_query, grad_key, grad_value, grad_scale, grad_prior_logits, grad_prior_total = call.zero_gradients()
-    for chunk in _chunks(call):
+    for chunk in _chunks(call, saved.grad_output, saved.grad_statistics):
         b, h, q = chunk.examples, chunk.heads, chunk.queries
         upstream = saved.grad_output[b, h, q]
         weights, noise = chunk.weights(saved.log_total[b, h, q].unsqueeze(-1))
@@ -53,7 +57,10 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
             chunk.dropped(weights, 0).transpose(-2, -1) @ upstream
         )
         gradient = chunk.dropped(upstream @ chunk.value.transpose(-2, -1), 0)
-        gradient.sub_((upstream * saved.output[b, h, q]).sum(-1, keepdim=True)).mul_(weights)
+        if chunk.is_ordinary:
+            gradient.sub_((upstream * saved.output[b, h, q]).sum(-1, keepdim=True)).mul_(weights)
+        else:
+            gradient = chunk.through_softmax(gradient, weights)
         if call.uses_gamma:
             grad_scale[b, h, q] = chunk.add_gradient_of_concentration(
                 gradient, noise, saved.grad_statistics[:, b, h, q].unsqueeze(-1)
@@ -89,11 +96,13 @@ class _Chunk:
         examples: slice,
         heads: slice,
         queries: slice,
+        is_ordinary: bool,
     ):
-        self.call, self.all_noise = call, all_noise
+        self.call, self.all_noise, self.is_ordinary = call, all_noise, is_ordinary
         self.examples, self.heads, self.queries = examples, heads, queries
         length = call.key.shape[2]
-        self.keys = slice(0, min(queries.stop, length) if call.causal else length)
+        # what is masked has weight 0, but 0 · NaN is NaN
+        self.keys = slice(0, min(queries.stop, length) if call.causal and is_ordinary else length)
         self.key_heads = slice(heads.start // call.groups, heads.stop // call.groups)
         self.key = self._per_query_head(call.key)
         self.value = self._per_query_head(call.value)
@@ -140,6 +149,23 @@ class _Chunk:
         """Not in place."""
         return pairs if self.blocked is None else pairs.masked_fill(self.blocked, value)
 
+    def _lowest(self) -> float:
+        """In place of masked scores. If there may be infinities among the others, it is a number, as in `DenseRows`."""
+        return float("-inf") if self.is_ordinary else torch.finfo(self.scores.dtype).min
+
+    def normalised(self, logits: Tensor) -> Tensor:
+        """The softmax of logits as of `logits`."""
+        return self._fill(logits.softmax(-1), 0.0)
+
+    def _normaliser(self, total: Tensor) -> Tensor:
+        """A log total as a softmax has it: beside an infinite logit every share is NaN, and not 0."""
+        return total if self.is_ordinary else total.masked_fill(total == float("inf"), float("nan"))
+
+    def through_softmax(self, gradient: Tensor, weights: Tensor) -> Tensor:
+        """A gradient of the weights as one of their logits, with NaN where plain torch has it: what is masked gets none."""
+        gradient = self._fill(gradient, 0.0)
+        return self._fill((gradient - (gradient * weights).sum(-1, keepdim=True)) * weights, 0.0)
+
     def _noise(self, first_example: int) -> CounterNoise:
         assert self.all_noise is not None
         return self.all_noise.starting(first_example + self.examples.start, self.heads.start, self.queries.start)
@@ -147,7 +173,7 @@ class _Chunk:
     def _log_concentration(self) -> Tensor:
         """Of Gamma draws; what is masked counts for nothing."""
         assert self.call.noise_scale is not None
-        log_share = self._masked(self.scores, float("-inf")).log_softmax(-1)
+        log_share = self._masked(self.scores, self._lowest()).log_softmax(-1)
         return (self._fill(log_share, 0.0) + self._rows(self.call.noise_scale)).clamp_min_(SMALLEST_LOG_CONCENTRATION)
 
     def logits(self, first_example: int, keep_noise: bool = False) -> tuple[Tensor, Tensor | None]:
@@ -162,15 +188,14 @@ class _Chunk:
             source, scale = self._noise(first_example), self._rows(self.call.noise_scale)
             noise = source.normal(logits) if self.call.noise == "normal" else source.log_exponential(logits)
             logits = torch.addcmul(logits, noise, scale) if keep_noise else noise.mul_(scale).add_(logits)
-        return self._masked(logits, float("-inf")), noise
+        return self._masked(logits, self._lowest()), noise
 
     def weights(self, log_total: Tensor) -> tuple[Tensor, Tensor | None]:
         """The weights, and the noise they were drawn with, as of `logits`."""
         logits, noise = self.logits(0, keep_noise=True)
-        if (
-            self.call.noise == "gamma"
-        ):  # the logarithms of the draws are large: their totals, rounded, would not normalise them
-            return self._fill(logits.softmax(-1), 0.0), noise
+        # the logarithms of Gamma draws are large: their totals, rounded, would not normalise them
+        if self.call.noise == "gamma" or not self.is_ordinary:
+            return self.normalised(logits), noise
         # an empty row has NaN here, and every one of its pairs is blocked
         shares = logits - log_total if logits is self.scores else logits.sub_(log_total)
         return self._fill(shares.exp_(), 0.0), noise
@@ -187,12 +212,16 @@ class _Chunk:
         assert self.call.prior_logits is not None
         assert self.call.prior_total is not None
         logits = self.call.prior_logits[self.examples, self.heads, self.keys].unsqueeze(-2)
-        return logits - self._rows(self.call.prior_total), logits
+        return logits - self._normaliser(self._rows(self.call.prior_total)), logits
 
     def statistics(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         """Total, first, second and exponentials, as in `RowSums`."""
         call, total, exponentials = self.call, None, None
-        if call.wants_total:
+        if call.wants_total and not self.is_ordinary:
+            total = self._normaliser(self._masked(self.scores, self._lowest()).logsumexp(-1))
+            if self.blocked is not None:
+                total = total.masked_fill_(self.blocked.expand_as(self.scores).all(-1), 0.0)
+        elif call.wants_total:
             shares, highest = _exponentials(self._masked(self.scores, float("-inf")))
             total = (shares.sum(-1, keepdim=True).log_() + highest).squeeze(-1)
             total = total.masked_fill_(total == float("-inf"), 0.0)
@@ -237,7 +266,7 @@ class _Chunk:
             of_log_q += upstream[1] * (1.0 + q * (q - p) * torch.polygamma(1, q + 1.0) - ratio) + upstream[2] * q
         of_log_q = self._fill(of_log_q.masked_fill_(log_q <= SMALLEST_LOG_CONCENTRATION, 0.0), 0.0)
         total = of_log_q.sum(-1, keepdim=True)
-        share = self._fill(self._masked(self.scores, float("-inf")).softmax(-1), 0.0)
+        share = self.normalised(self._masked(self.scores, self._lowest()))
         gradient += of_log_q - share * total
         return total.squeeze(-1)
 
@@ -279,8 +308,9 @@ def _exponentials(logits: Tensor, in_place: bool = False) -> tuple[Tensor, Tenso
     return (logits.sub_(highest) if in_place else logits - highest).exp_(), highest
 
 
-def _chunks(call: Call) -> Iterator[_Chunk]:
-    """Parts of one example, of as many of its heads and queries as `CHUNK_ELEMENTS` allows."""
+def _chunks(call: Call, *upstream: Tensor) -> Iterator[_Chunk]:
+    """Parts of one example, of as many of its heads and queries as `CHUNK_ELEMENTS` allows; `upstream` are the results' gradients."""
+    is_ordinary = call.is_ordinary(*upstream)
     batch, heads, queries, _ = call.query.shape
     keys = max(1, call.key.shape[2])
     elements = CHUNK_ELEMENTS if call.query.device.type == "cpu" else GPU_CHUNK_ELEMENTS
@@ -299,4 +329,5 @@ def _chunks(call: Call) -> Iterator[_Chunk]:
                     slice(example, example + 1),
                     slice(head, min(head + together, heads)),
                     slice(start, min(start + rows, queries)),
+                    is_ordinary,
                 )

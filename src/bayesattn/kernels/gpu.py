@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesattn.kernels import chunked
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.numerics.counter_noise import BLOCK, GENERATORS, dropout_threshold
 from bayesattn.posteriors.fused_form import NOISES, STATISTICS, NoiseForm
@@ -58,6 +59,8 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     """See `operator.attention`."""
     from bayesattn.kernels import gpu_kernels
 
+    if not call.is_ordinary():
+        return chunked.forward(call)
     output, log_total, statistics = results = call.empty_results()
     batch, heads, queries, _ = call.query.shape
     if log_total.numel():
@@ -72,6 +75,8 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     """See `operator.attention_backward`."""
     from bayesattn.kernels import gpu_kernels
 
+    if not call.is_ordinary(saved.grad_output, saved.grad_statistics):
+        return chunked.backward(saved, call)
     gradients = call.zero_gradients()
     grad_query, grad_key, grad_value, grad_noise_scale, grad_prior_logits, grad_prior_total = gradients
     batch, heads, queries, _ = call.query.shape

@@ -93,15 +93,13 @@ def library() -> Library:
         # in a thread of its own: the check needs real tensors, also while this thread traces with others (export, vmap, autocast)
         with ThreadPoolExecutor(1) as apart:
             loaded = apart.submit(_load, str(built.path), built.message).result()
-    if built.is_news and built.path is not None:
-        warnings.warn(
-            f"bayesattn: {built.message}. Set BAYESATTN_CACHE to a directory that can be written.", stacklevel=2
-        )
-    elif loaded.functions is None and (built.is_news or built.path is not None):
+    if loaded.functions is None and (built.is_news or built.path is not None):
         warnings.warn(
             f"bayesattn runs without its native kernel, more slowly and with the same results: {loaded.message}.",
             stacklevel=2,
         )
+    elif built.is_news:
+        warnings.warn(f"bayesattn: its native kernel was {built.message}.", stacklevel=2)
     return loaded
 
 
@@ -122,7 +120,8 @@ def _load(path: str, message: str) -> Library:
         functions = ctypes.CDLL(path)
     except OSError as error:
         return Library(None, f"the compiled kernel cannot be loaded: {error}")
-    functions.bayesattn_problem_size.restype = c_int64
+    for function in (functions.bayesattn_forward, functions.bayesattn_backward, functions.bayesattn_problem_size):
+        function.restype = c_int64
     if functions.bayesattn_problem_size() != ctypes.sizeof(_Problem):
         return Library(None, f"the compiled kernel {path} is of another version; delete it")
     difference = _difference_from_chunked(functions)
@@ -179,7 +178,8 @@ def _forward(functions: ctypes.CDLL, call: Call) -> tuple[Tensor, Tensor, Tensor
     results = padded.empty_results()
     problem, _alive = _problem(padded)
     problem.output, problem.log_total, problem.row_statistics = (tensor.data_ptr() for tensor in results)
-    functions.bayesattn_forward(ctypes.byref(problem))
+    if not (call.has_ordinary_bias() and functions.bayesattn_forward(ctypes.byref(problem))):
+        return chunked.forward(call)
     return _narrow(results[0], call.value.shape[-1]), results[1], results[2]
 
 
@@ -197,7 +197,8 @@ def _backward(functions: ctypes.CDLL, saved: Saved, call: Call) -> tuple[Tensor,
     ):
         if gradient.numel():
             setattr(problem, f"grad_{name}", gradient.data_ptr())
-    functions.bayesattn_backward(ctypes.byref(problem))
+    if not (call.has_ordinary_bias() and functions.bayesattn_backward(ctypes.byref(problem))):
+        return chunked.backward(saved, call)
     narrow = [_narrow(gradient, original.shape[-1]) for gradient, original in zip(gradients[:3], call[:3], strict=True)]
     return (*narrow, *gradients[3:])
 

@@ -15,7 +15,7 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def to_compute(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """`tensor` in the compute dtype; on the way back its gradient is clamped to what its own dtype can hold.
+    """`tensor` in the compute dtype; on the way back a finite gradient is clamped to what its own dtype can hold.
 
     Without the clamp, gradients of a KL that are ordinary numbers in float32 are infinite in float16.
     """
@@ -44,8 +44,10 @@ class _SaturatingCast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        limits = torch.finfo(ctx.dtype)
-        return gradients[0].clamp(limits.min, limits.max).to(ctx.dtype), None
+        limits, gradient = torch.finfo(ctx.dtype), gradients[0]
+        clamped = gradient.clamp(limits.min, limits.max)
+        # what float32 cannot hold either stays infinite: a GradScaler must see it
+        return torch.where(gradient.isinf(), gradient, clamped).to(ctx.dtype), None
 
 
 class _SaturatingCastForwardToo(_SaturatingCast):

@@ -15,6 +15,7 @@ from torch import Tensor
 from bayesattn.support import checks, json_text
 from bayesattn.support.annotations import Float
 from bayesattn.support.configurable import Configurable, register
+from bayesattn.support.files import write_atomically
 from bayesattn.weight_space.families import Family, family_by_name
 
 
@@ -100,7 +101,9 @@ def fitted_priors(name: str) -> dict[str, WeightPrior]:
 
 def save_priors(priors: Mapping[str, WeightPrior], path: Path) -> None:
     """Write a preset as JSON."""
-    Path(path).write_text(json.dumps({pattern: prior.config() for pattern, prior in priors.items()}, indent=2) + "\n")
+    write_atomically(
+        Path(path), json.dumps({pattern: prior.config() for pattern, prior in priors.items()}, indent=2) + "\n"
+    )
 
 
 def load_priors(path: Path) -> dict[str, WeightPrior]:

@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 class SwagMoments:
-    """Mean, mean square and last deviations of the collected weights, as views of a model's buffers.
+    """Mean, variance and last deviations of the collected weights, as views of a model's buffers.
 
     θ = mean + (diagonal^½ z_1 + D z_2 / sqrt(K - 1)) / sqrt(2),   z_1, z_2 ~ N(0, I)
     """
@@ -26,12 +26,12 @@ class SwagMoments:
     def __init__(
         self,
         mean: Float[Tensor, " parameters"],
-        square: Float[Tensor, " parameters"],
+        variance: Float[Tensor, " parameters"],
         deviations: Float[Tensor, "rank parameters"],
         count: Tensor,
     ):
         self.mean = mean
-        self.square = square
+        self.variance = variance
         self.deviations = deviations
         self.count = count
 
@@ -44,14 +44,11 @@ class SwagMoments:
         """Count these weights in."""
         vector = vector.to(self.mean.dtype)
         self.count += 1
-        self.mean += (vector - self.mean) / self.count
-        self.square += (vector.square() - self.square) / self.count
+        before = vector - self.mean
+        self.mean += before / self.count
+        # Welford's: a mean of squares less the square of the mean would cancel in float32
+        self.variance += (before * (vector - self.mean) - self.variance) / self.count
         self.deviations.copy_(torch.cat([self.deviations[1:], (vector - self.mean).unsqueeze(0)]))
-
-    @property
-    def variance(self) -> Float[Tensor, " parameters"]:
-        """Of each weight, over what was collected."""
-        return (self.square - self.mean.square()).clamp_min(0.0)
 
     def draw(self) -> Float[Tensor, " parameters"]:
         """All weights, drawn together."""
@@ -67,14 +64,21 @@ class SwagNetwork(modes.DrawsOnce, nn.Module):
 
     swag_parameters: ParameterVector
     swag_mean: Tensor
-    swag_square: Tensor
+    swag_variance: Tensor
     swag_deviations: Tensor
     swag_count: Tensor
 
     @property
     def swag_moments(self) -> SwagMoments:
         """What was collected. The buffers are the model's own: a container such as nn.Sequential would run a part with them."""
-        return SwagMoments(self.swag_mean, self.swag_square, self.swag_deviations, self.swag_count)
+        return SwagMoments(self.swag_mean, self.swag_variance, self.swag_deviations, self.swag_count)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        # states of an older form hold the mean of the squares
+        square = state_dict.pop(f"{prefix}swag_square", None)
+        if square is not None:
+            state_dict[f"{prefix}swag_variance"] = (square - state_dict[f"{prefix}swag_mean"].square()).clamp_min(0.0)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         moments = self.swag_moments

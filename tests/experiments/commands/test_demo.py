@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from rich.console import Console
 
 import bayesattn as ba
 from bayesattn.experiments.commands.demo import METHODS, DemoOptions, run_demo
+from helpers.processes import started
 
 
 def test_the_demo_learns_prints_every_method_and_writes_its_report(tmp_path: Path) -> None:
@@ -38,20 +38,13 @@ def test_bayesian_rows_are_stochastic_and_trained_with_a_kl() -> None:
 
 
 def test_ctrl_c_leaves_a_clear_message_and_no_files(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-u",
-        "-c",
-        "from bayesattn.experiments.cli import main; main()",
-        "demo",
-        "--output",
-        str(tmp_path / "demo"),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("scikit-learn's digits")
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=60)
+    program = "from bayesattn.experiments.cli import main; main()"
+    command = ["-u", "-c", program, "demo", "--output", tmp_path / "demo"]
+    with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("scikit-learn's digits")
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "Stopped. Nothing half-written was left behind" in error
     assert "Traceback" not in error

@@ -61,6 +61,13 @@ def test_a_missing_file_says_where_it_was_looked_for(folder: Path) -> None:
         read(FILE)
 
 
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of this machine stand in for those of a server."""
+    monkeypatch.setattr(files._Secure, "check", staticmethod(lambda url: None))
+
+
+@pytest.mark.usefixtures("local")
 def test_a_file_is_downloaded_into_the_cache_once_it_is_checked(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(gzip.compress(CONTENT))
     file = DataFile(FILE.path, FILE.sha256, FILE.source, url=f"file://{tmp_path / 'source'}")
@@ -70,6 +77,7 @@ def test_a_file_is_downloaded_into_the_cache_once_it_is_checked(folder: Path, tm
     assert path.read_bytes() == CONTENT
 
 
+@pytest.mark.usefixtures("local")
 def test_a_damaged_download_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"an error page")
     file = DataFile(FILE.path, FILE.sha256, FILE.source, url=f"file://{tmp_path / 'source'}")
@@ -78,10 +86,34 @@ def test_a_damaged_download_leaves_nothing_behind(folder: Path, tmp_path: Path) 
     assert list((tmp_path / "cache/data/set").iterdir()) == []
 
 
+@pytest.mark.usefixtures("local")
 def test_a_failed_download_says_what_was_tried(folder: Path, tmp_path: Path) -> None:
     file = DataFile(FILE.path, FILE.sha256, FILE.source, url=f"file://{tmp_path / 'nothing'}")
     with pytest.raises(DataError, match=r"downloading file://.*nothing failed"):
         read(file)
+
+
+@pytest.mark.parametrize("url", ["http://example.org/file", "file:///etc/passwd", "ftp://example.org/file"])
+def test_a_download_comes_by_https_alone(folder: Path, url: str) -> None:
+    with pytest.raises(DataError, match=rf"downloading {url} failed \({url} is not https\)"):
+        read(DataFile(FILE.path, FILE.sha256, FILE.source, url=url))
+    with pytest.raises(ValueError, match="is not https"):
+        files._Secure().redirect_request(None, None, 302, "", {}, url)
+
+
+@pytest.mark.usefixtures("local")
+def test_what_is_too_large_is_refused_before_it_is_whole(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_BYTES", 10_000)
+    bomb = gzip.compress(bytes(10_000_000))  # ten kilobytes
+    (folder / "set/part.txt.gz").write_bytes(bomb)
+    with pytest.raises(DataError, match=r"part.txt.gz is not the expected file: it has more than 10,000 bytes"):
+        read(FILE)
+    (folder / "set/part.txt.gz").unlink()
+    (tmp_path / "source").write_bytes(bytes(20_000))
+    with pytest.raises(DataError, match=r"source is not the expected file: it has more than 10,000 bytes"):
+        read(DataFile(FILE.path, FILE.sha256, FILE.source, url=f"file://{tmp_path / 'source'}"))
 
 
 def test_the_named_folder_is_the_only_one(folder: Path) -> None:

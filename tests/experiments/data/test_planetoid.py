@@ -137,6 +137,54 @@ def test_a_pickle_that_fills_the_memory_is_refused(write: Any) -> None:
         load_planetoid("cora")
 
 
+def test_a_few_bytes_cannot_ask_for_gigabytes(write: Any) -> None:
+    bomb = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I1000000000\ntS'b'\ntR."
+    write(contents() | {"y": bomb})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused: it wants to make room for an array of shape \(10000"):
+        load_planetoid("cora")
+    bare = b"cnumpy\nndarray\n((I1000000000\ntS'f8'\ntR."
+    write(contents() | {"y": bare})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused"):
+        load_planetoid("cora")
+    write(contents() | {"y": b"\x80\x05\x96" + (8 << 30).to_bytes(8, "little") + b"."})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused"):
+        load_planetoid("cora")
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR",
+        b"cnumpy\ndtype\n(S'V8'\nI0\nI1\ntR",
+        b"cnumpy\ndtype\n(S'f4'\nI0\nI1\ntR(I3\nS'<'\n(S'O8'\n(I1\nttNNI-1\nI-1\nI0\ntb",
+    ],
+    ids=["pointers", "raw bytes", "made of others"],
+)
+def test_a_forged_type_of_numbers_is_refused(dtype: bytes, write: Any) -> None:
+    """Eight bytes of the file would be taken for the address of an object."""
+    array = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
+    forged = array + b"(I1\n(I1\nI1\nt" + dtype + b"I00\nS'AAAAAAAA'\ntb."
+    write(contents() | {"y": forged})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused: .*(which are none|made of other types)"):
+        load_planetoid("cora")
+
+
+def test_an_array_has_as_many_bytes_as_it_says(write: Any) -> None:
+    content = pickle.dumps(np.ones((4, 2), np.int32), protocol=4)
+    assert content.count(b"K\x04K\x02\x86") == 1
+    write(contents() | {"y": content.replace(b"K\x04K\x02\x86", b"K\x44K\x02\x86")})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused: its shape is \(68, 2\), and it has 32 bytes"):
+        load_planetoid("cora")
+
+
+def test_a_sparse_matrix_is_no_larger_than_its_file_allows(write: Any) -> None:
+    bad = sparse.csr_matrix(np.eye(3, 6, dtype=np.float32))
+    bad._shape = (3, 300_000_000)
+    write(contents() | {"tx": pickle.dumps(bad, protocol=4)})
+    with pytest.raises(DataError, match=r"ind.cora.tx holds no sparse matrix \(its shape is 3 x 300000000\)"):
+        load_planetoid("cora")
+
+
 SIZES = {
     "cora": (2708, 5278, 1433, 7, 140),
     "citeseer": (3327, 4552, 3703, 6, 120),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import torch
 from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.runs import RunFolder, configure, load_run, run
 from bayesattn.experiments.runs.training import Trainer
+from helpers.processes import started
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -86,14 +86,11 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     config = configure("toy-m1", "attn-dirichlet", training={"epochs": 20, "samples": 3}, task_options=SMALL)
     undisturbed = run(config, tmp_path / "whole")
     folder = RunFolder.of(tmp_path / "killed", config)
-    process = subprocess.Popen([sys.executable, *command(tmp_path / "killed")], stdout=subprocess.DEVNULL)
-    try:
+    with started(command(tmp_path / "killed"), stdout=subprocess.DEVNULL) as process:
         while not (folder.path / "checkpoint.pt").exists():  # it is in the middle of the training
             assert process.poll() is None
             time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
-    finally:
-        process.wait()
+        process.kill()
     assert folder.result() is None
     subprocess.run([sys.executable, *command(tmp_path / "killed")], check=True, stdout=subprocess.DEVNULL)
     result = folder.result()

@@ -25,7 +25,7 @@ import torch
 
 from bayesattn.experiments.data.files import DataError, DataFile, cache_folder, read
 from bayesattn.experiments.data.regions import Regions, from_blocks
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import replacing, write_atomically
 
 Rows = Callable[[Path], Iterator[tuple[str, numpy.ndarray]]]
 """A file → its images, each as its id and [regions, features]."""
@@ -133,11 +133,9 @@ def _packed(files: Sequence[Path], rows_of: Rows) -> Regions:
 
 def _pack(files: Sequence[Path], rows_of: Rows, values: Path, index: Path) -> None:
     """Write the rows as they come, and what they are when all of them are there."""
-    values.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = values.with_suffix(".unfinished")
     ids: list[str] = []
     offsets, features = [0], None
-    try:
+    with replacing(values) as unfinished:
         with unfinished.open("wb") as target:
             for file in files:
                 for name, block in rows_of(file):
@@ -154,9 +152,6 @@ def _pack(files: Sequence[Path], rows_of: Rows, values: Path, index: Path) -> No
         if features is None:
             raise DataError(f"{files[0]} is empty: it should hold the features of the images.")
         _check_ids(ids, files[0] if len(files) == 1 else files[0].parent)
-        unfinished.replace(values)
-    finally:
-        unfinished.unlink(missing_ok=True)
     write_atomically(index, json.dumps({"features": features, "offsets": offsets, "ids": ids}))
 
 

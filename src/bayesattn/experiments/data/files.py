@@ -2,20 +2,26 @@
 
 A file is looked for in $BAYESATTN_DATA; without that in `../shared/data` beside the working directory or the repository, then in
 the cache ($BAYESATTN_CACHE, else ~/.cache/bayesattn), and is last downloaded into the cache. Files may be gzipped or not: the
-checksum is that of the unpacked bytes. Nothing half-loaded: a file is read whole, checked, and only then parsed.
+checksum is that of the unpacked bytes. Nothing half-loaded: a file is read whole, checked, and only then parsed. Until it is checked
+nobody knows what it is: a download comes by https, and neither it nor what is unpacked may be larger than `MOST_BYTES`.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import os
 import urllib.request
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bayesattn.support.files import write_atomically
+
+MOST_BYTES = 1 << 30
+"""No file of ours is larger."""
 
 
 class DataError(Exception):
@@ -86,7 +92,8 @@ def _checked(file: DataFile, path: Path) -> bytes:
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
-            content = gzip.decompress(content)
+            with gzip.open(io.BytesIO(content)) as packed:
+                content = _bounded(packed, str(path), file)
         except (EOFError, OSError, zlib.error) as problem:
             raise DataError(
                 f"{path} is damaged: it does not unpack ({problem}); it is probably truncated. {file.remedy()}"
@@ -100,6 +107,26 @@ def _checked(file: DataFile, path: Path) -> bytes:
     return content
 
 
+def _bounded(stream: Any, name: str, file: DataFile) -> bytes:
+    content = stream.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise DataError(f"{name} is not the expected file: it has more than {MOST_BYTES:,} bytes. {file.remedy()}")
+    return content
+
+
+class _Secure(urllib.request.HTTPRedirectHandler):
+    """Follows redirections to https alone."""
+
+    @staticmethod
+    def check(url: str) -> None:
+        if not url.startswith("https://"):
+            raise ValueError(f"{url} is not https")
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
+        self.check(newurl)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _download(file: DataFile) -> Path:
     looked = ", ".join(str(folder) for folder in search_folders())
     missing = f"{file.path} was not found in {looked}"
@@ -107,8 +134,9 @@ def _download(file: DataFile) -> Path:
         raise DataError(f"{missing}. {file.remedy()}")
     target = cache_folder() / "data" / file.path
     try:
-        with urllib.request.urlopen(file.url, timeout=30) as response:
-            content = response.read()
+        _Secure.check(file.url)
+        with urllib.request.build_opener(_Secure).open(file.url, timeout=30) as response:
+            content = _bounded(response, file.url, file)
     except (OSError, ValueError) as problem:  # URLError is an OSError
         raise DataError(f"{missing}, and downloading {file.url} failed ({problem}). {file.remedy()}") from None
     temporary = target.with_name(target.name + ".download")

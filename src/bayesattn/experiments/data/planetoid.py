@@ -1,15 +1,10 @@
 """Cora, CiteSeer and PubMed: citation graphs with the public Planetoid split.
 
-The raw files are pickles of Python 2. They are read by an unpickler that knows arrays, sparse matrices, dicts and lists and refuses
-every other name, so that no file can run code.
+The raw files are pickles of Python 2, which array_pickles.py reads so that no file can run code.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-import pickletools
-from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,13 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from bayesattn.experiments.data.array_pickles import read_pickle
 from bayesattn.experiments.data.files import DataError, DataFile, read
 from bayesattn.experiments.data.graph import Graph, sparse_rows, undirected
 from bayesattn.support import checks
 
 VALIDATION_NODES = 500
-MOST_VALUES = 1_000_000_000
-"""No matrix of a graph has more: one that says so is damaged, and would fill the memory."""
+MOST_VALUES_FOR_A_BYTE = 100
+"""Most values of a matrix are zeros that are not in its file. The real ones have up to 15 for a byte: one with many more is damaged,
+and would fill the memory."""
 
 _SHA256 = {
     "citeseer": {
@@ -107,54 +104,17 @@ def load_planetoid(name: str) -> Graph:
     )
 
 
-class _SparseMatrix:
-    """What a pickled scipy matrix says of itself; no code of scipy runs on what the file says."""
-
-    data: Any
-    indices: Any
-    indptr: Any
-    _shape: Any
-
-
-class _Unpickler(pickle.Unpickler):
-    """Numpy arrays, a scipy matrix, and the dict of lists that the edges are in; nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        # numpy has moved its modules since these files were written; the names on the left are what old and new pickles say
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return np._core.multiarray._reconstruct  # pyright: ignore[reportAttributeAccessIssue]
-        known = {
-            ("numpy", "ndarray"): np.ndarray,
-            ("numpy", "dtype"): np.dtype,
-            ("scipy.sparse.csr", "csr_matrix"): _SparseMatrix,
-            ("scipy.sparse._csr", "csr_matrix"): _SparseMatrix,
-            ("collections", "defaultdict"): defaultdict,
-            ("__builtin__", "list"): list,
-            ("builtins", "list"): list,
-        }
-        if (module, name) not in known:
-            raise DataError(f"it wants {module}.{name}, which no graph needs and which could run code")
-        return known[module, name]
-
-
-def _unpickled(file: DataFile) -> tuple[Any, Path]:
+def _unpickled(file: DataFile) -> tuple[Any, Path, int]:
+    """What is in the file, its path, and its size."""
     content, path = read(file)
     try:
-        _refuse_far_memory(content)
-        return _Unpickler(io.BytesIO(content), encoding="latin1").load(), path
+        return read_pickle(content), path, len(content)
     except Exception as problem:  # a damaged pickle may raise anything
         raise DataError(f"{path} is refused: {problem or type(problem).__name__}. {file.remedy()}") from None
 
 
-def _refuse_far_memory(content: bytes) -> None:
-    """A pickle may say "remember this as number 4,000,000,000", and the unpickler makes room for as many."""
-    for operation, argument, _ in pickletools.genops(content):
-        if operation.name in ("PUT", "BINPUT", "LONG_BINPUT") and not 0 <= int(argument or 0) <= len(content):
-            raise DataError(f"it wants to remember {argument:,} things, and has {len(content):,} bytes")
-
-
 def _array(file: DataFile) -> np.ndarray:
-    found, path = _unpickled(file)
+    found, path, _ = _unpickled(file)
     if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "iuf" or found.size == 0:
         raise DataError(f"{path} holds no matrix of numbers. {file.remedy()}")
     if not np.isfinite(found).all():
@@ -164,14 +124,12 @@ def _array(file: DataFile) -> np.ndarray:
 
 def _matrix(file: DataFile) -> np.ndarray:
     """A compressed sparse matrix, written out."""
-    found, path = _unpickled(file)
+    found, path, size = _unpickled(file)
     try:
-        rows, columns = (int(size) for size in found._shape)
-        if not 0 < rows * columns <= MOST_VALUES:
+        rows, columns = found.shape
+        if rows < 1 or columns < 1 or rows * columns > MOST_VALUES_FOR_A_BYTE * size:
             raise ValueError(f"its shape is {rows} x {columns}")
-        starts, places, values = (
-            torch.from_numpy(np.array(part)) for part in (found.indptr, found.indices, found.data)
-        )
+        starts, places, values = (torch.from_numpy(part) for part in (found.starts, found.places, found.values))
         with sparse_rows():
             matrix = torch.sparse_csr_tensor(starts, places, values, (rows, columns), check_invariants=True)
         if not values.isfinite().all():
@@ -183,7 +141,7 @@ def _matrix(file: DataFile) -> np.ndarray:
 
 
 def _neighbours(file: DataFile) -> dict[int, list[int]]:
-    found, path = _unpickled(file)
+    found, path, _ = _unpickled(file)
     if not isinstance(found, dict) or not all(
         _is_node(source) and isinstance(targets, list) and all(map(_is_node, targets))
         for source, targets in found.items()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import matplotlib
 from torch import Tensor
 
 from bayesattn.support.annotations import Float
+from bayesattn.support.files import replacing
 
 matplotlib.use("Agg")
 
@@ -62,9 +62,7 @@ def alignments(
 
 def save(figure: Figure, path: Path) -> Path:
     """Write whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    figure.savefig(unfinished, dpi=150, format=path.suffix[1:])
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=150, format=path.suffix[1:])
     pyplot.close(figure)
-    os.replace(unfinished, path)
     return path

@@ -13,10 +13,11 @@ import fcntl
 import io
 import json
 import logging
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors import SafetensorError
@@ -114,17 +115,31 @@ class RunFolder:
             raise ValueError(f"{path} holds no model ({problem}). Remove the folder and run again.") from None
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Wait until no other process works on this run. A process that dies gives its lock back."""
+    def locked(self, asks: bool = True, agreed: Callable[[bool], bool] = bool) -> Iterator[None]:
+        """Wait until no other launch works on this run. A process that dies gives its lock back.
+
+        Of the processes of one launch the first one asks for the lock; `agreed` gives all of them its answer, again and again, since
+        processes that wait for each other in silence are given up after some minutes.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.warning("Waiting for another process that works on %s.", self.path)
-                fcntl.flock(file, fcntl.LOCK_EX)
-            remove_unfinished(self.path)
+            told = False
+            while not agreed(asks and _take(file)):
+                if asks and not told:
+                    _log.warning("Waiting for another process that works on %s.", self.path)
+                    told = True
+                time.sleep(0.2)
+            if asks:
+                remove_unfinished(self.path)
             yield
+
+
+def _take(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _record(values: Any, path: Path) -> dict[str, Any]:

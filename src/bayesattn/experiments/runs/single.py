@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
@@ -36,11 +37,13 @@ def run(
     folder = RunFolder.of(parent, config)
     # told that there are only processors, accelerate also joins several processes of a launch without a GPU
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
-    if accelerator.num_processes > 1:
-        # the processes of one run cannot wait for a lock that one of them holds
+    with folder.locked(accelerator.is_main_process, _what_the_first_says):
         return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)
-    with folder.locked():
-        return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)
+
+
+def _what_the_first_says(answer: bool) -> bool:
+    """In all processes of a launch."""
+    return broadcast_object_list([answer])[0]
 
 
 def _computed(

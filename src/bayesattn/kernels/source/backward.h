@@ -1,7 +1,6 @@
 // The backward pass.
 #pragma once
 
-#include <atomic>
 #include <thread>
 
 #include "forward.h"
@@ -221,14 +220,19 @@ struct Backward {
         }
     }
 
-    void run() {
+    // False if some numbers are not ordinary: then the gradients are worth nothing.
+    bool run() {
         const int64_t most_rows = std::max<int64_t>(1, 512 / tile) * tile, parts = (p.queries + most_rows - 1) / most_rows;
         const int64_t heads = p.batch * p.key_heads, blocks = (p.keys + BLOCK - 1) / BLOCK;
+        std::atomic<bool> ordinary{true};
 #pragma omp parallel for schedule(dynamic, 1) num_threads((int)p.threads)
         for (int64_t item = 0; item < p.batch * p.heads * parts; item++) {
-            const int64_t head = item / parts, begin = item % parts * most_rows;
-            begin_rows(head / p.heads, head % p.heads, begin, std::min(begin + most_rows, p.queries));
+            const int64_t b = item / parts / p.heads, h = item / parts % p.heads, begin = item % parts * most_rows;
+            const int64_t end = std::min(begin + most_rows, p.queries);
+            if (ordinary && !is_ordinary(p, b, h, begin, end)) ordinary = false;
+            if (ordinary) begin_rows(b, h, begin, end);
         }
+        if (!ordinary) return false;
         // as many whole heads as keep all threads busy, whose tiles then stay in one cache; the rest block by block
         const int64_t whole = heads / p.threads * p.threads, items = whole + (heads - whole) * blocks;
 #pragma omp parallel num_threads((int)p.threads)
@@ -247,10 +251,11 @@ struct Backward {
             if (p.grad_noise_scale) p.grad_noise_scale[row] = uses_gamma(p) ? of.sharpness_gradient : sum_of(of.noise_scale_gradient);
             if (p.grad_prior_total) p.grad_prior_total[row] = of.prior_total_gradient;
         }
+        return true;
     }
 };
 
 template <int KIND, int MODE>
-static void backward(const Problem& p) {
-    Backward<KIND, MODE>(p).run();
+static bool backward(const Problem& p) {
+    return Backward<KIND, MODE>(p).run();
 }
