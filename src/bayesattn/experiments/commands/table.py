@@ -12,7 +12,8 @@ from rich.console import Console
 from bayesattn.experiments.commands.console import Failure, progress_bars
 from bayesattn.experiments.commands.listing import known_tables
 from bayesattn.experiments.runs import RunConfig
-from bayesattn.experiments.runs.sweep import Outcome, sweep
+from bayesattn.experiments.runs.sweep import sweep
+from bayesattn.experiments.runs.workers import RunOutcome
 from bayesattn.experiments.tables import TABLES, Table
 from bayesattn.experiments.tables import results as kept_results
 from bayesattn.experiments.tables.show import in_terminal
@@ -82,13 +83,13 @@ def make_table(command: TableCommand, console: Console) -> None:
         raise Failure(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again.")
 
 
-def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) -> list[Outcome]:
+def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) -> list[RunOutcome]:
     """Run what is missing, report what failed."""
-    failed: list[Outcome] = []
+    failed: list[RunOutcome] = []
     with progress_bars(console) as progress:
         bar = progress.add_task("runs", total=len(configs))
 
-        def report(outcome: Outcome) -> None:
+        def report(outcome: RunOutcome) -> None:
             progress.update(bar, advance=1, description=outcome.config.name)
             if outcome.error is not None:
                 failed.append(outcome)

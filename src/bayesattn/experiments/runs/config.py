@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ class RunConfig:
             method_options=values["method_options"],
         )
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name of its folder: what a person looks for, and a digest of all the rest."""
         described = self.to_json() | {

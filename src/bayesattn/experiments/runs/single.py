@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 import bayesattn
 from bayesattn.experiments.methods import Method
+from bayesattn.experiments.runs.checkpoints import Checkpoints, never
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
 from bayesattn.experiments.runs.training import Fitted, OnEpoch, Trainer, seed_of, share
@@ -28,29 +30,32 @@ def run(
     *,
     checkpoint_seconds: float = 10.0,
     on_epoch: OnEpoch = lambda line: None,
+    stop_if: Callable[[], bool] = never,
 ) -> dict[str, Any]:
     """The result of this config: read if the run has finished, else computed, going on from its last checkpoint.
 
-    Under `accelerate launch` every process calls this; the first one writes.
+    `stop_if` is asked after every batch: if it says so, the run keeps where it stands and raises `Interrupted`. Under `accelerate launch`
+    every process calls this; the first one writes.
     """
     folder = RunFolder.of(parent, config)
+    checkpoints = Checkpoints(folder, checkpoint_seconds, stop_if)
     # told that there are only processors, accelerate also joins several processes of a launch without a GPU
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     if accelerator.num_processes > 1:
         # the processes of one run cannot wait for a lock that one of them holds
-        return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)
+        return _computed(config, folder, accelerator, checkpoints, on_epoch)
     with folder.locked():
-        return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)
+        return _computed(config, folder, accelerator, checkpoints, on_epoch)
 
 
 def _computed(
-    config: RunConfig, folder: RunFolder, accelerator: Accelerator, checkpoint_seconds: float, on_epoch: OnEpoch
+    config: RunConfig, folder: RunFolder, accelerator: Accelerator, checkpoints: Checkpoints, on_epoch: OnEpoch
 ) -> dict[str, Any]:
     finished = folder.result()
     accelerator.wait_for_everyone()
     if finished is not None:
         return finished
-    trainer = Trainer(config, folder, accelerator, checkpoint_seconds, on_epoch)
+    trainer = Trainer(config, folder, accelerator, checkpoints, on_epoch)
     splits = trainer.task.load()  # before anything is written: missing data leaves no folder behind that looks started
     if accelerator.is_main_process:
         folder.write_config(config)
