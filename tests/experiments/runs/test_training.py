@@ -13,6 +13,7 @@ import torch
 from bayesattn.experiments.runs import RunFolder, configure, run
 from bayesattn.experiments.runs.checkpoints import Checkpoints, Interrupted
 from bayesattn.experiments.runs.training import seed_of, share, triangle
+from bayesattn.experiments.tasks.batching import by_length
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -202,3 +203,17 @@ def test_another_dropout_or_seed_is_another_training(tmp_path: Path) -> None:
     )
     for config in others:
         assert run(config, tmp_path)["first_model_taken_over"] is None
+
+
+def test_batches_by_length_need_texts_and_have_less_padding(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="by_length=True: toy-m1 has no texts to sort by length"):
+        run(configure("toy-m1", "mle", training={"epochs": 1, "by_length": True}, task_options=SMALL), tmp_path)
+    task = configure("nvae-toy", "mle").make_task()
+    train = task.load().train
+    lengths, order = task.lengths(train), torch.randperm(len(train[0]))
+    assert lengths is not None
+    padding = [
+        sum(int((lengths[batch].max() - lengths[batch]).sum()) for batch in batches)
+        for batches in (task.batches(train, order, 16), by_length(lengths, order, 16))
+    ]
+    assert padding[1] < 0.5 * padding[0]

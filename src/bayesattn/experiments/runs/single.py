@@ -20,6 +20,7 @@ from bayesattn.experiments.methods import Method
 from bayesattn.experiments.runs.checkpoints import Checkpoints, never
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
+from bayesattn.experiments.runs.precision import denormals_are_zero
 from bayesattn.experiments.runs.training import Fitted, OnEpoch, Trainer, seed_of, share
 from bayesattn.experiments.tasks import Splits, Task
 
@@ -43,8 +44,9 @@ def run(
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
     if accelerator.num_processes > 1:
         # the processes of one run cannot wait for a lock that one of them holds
-        return _computed(config, folder, accelerator, checkpoints, on_epoch)
-    with folder.locked():
+        with denormals_are_zero():
+            return _computed(config, folder, accelerator, checkpoints, on_epoch)
+    with folder.locked(), denormals_are_zero():
         return _computed(config, folder, accelerator, checkpoints, on_epoch)
 
 

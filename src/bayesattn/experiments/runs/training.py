@@ -10,7 +10,7 @@ import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,10 +22,12 @@ from bayesattn.experiments.methods import Method
 from bayesattn.experiments.runs.checkpoints import Checkpoints
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
+from bayesattn.experiments.runs.precision import InBfloat16
 from bayesattn.experiments.runs.stopping import Stopping
 from bayesattn.experiments.runs.trained_before import trained_before
 from bayesattn.experiments.tasks import Splits, Task, Training
 from bayesattn.experiments.tasks.base import Examples
+from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.scopes.recording import record
 
 VALIDATION_EXAMPLES = 1000
@@ -183,7 +185,7 @@ class Trainer:
         """One pass over the training examples, or the rest of it after what was `done`; the means of its losses."""
         size = len(train[0])
         order = torch.randperm(size, generator=torch.Generator().manual_seed(seed_of(self.config.seed, member, epoch)))
-        batches = self.task.batches(train, order.to(self.accelerator.device), self.training.batch_size)
+        batches = self._batches(train, order.to(self.accelerator.device))
         total = len(batches) * self.training.epochs
         sums = torch.zeros(3, device=self.accelerator.device)
         first = 0
@@ -193,7 +195,8 @@ class Trainer:
                 sums = done["sums"].to(sums.device)
             if self.accelerator.num_processes == 1:  # several draw noise of their own
                 torch.set_rng_state(done["random"])
-        model.train()
+        precise = InBfloat16(model) if self.training.precision == "bf16" else model
+        precise.train()
         for number, batch in enumerate(batches[first:], first):
             step = epoch * len(batches) + number
             for group in optimiser.param_groups:
@@ -203,7 +206,7 @@ class Trainer:
             # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
             with record() as latents:
-                nll = self.task.nll(model, examples)
+                nll = self.task.nll(precise, examples)
             objective = self.method.objective(nll, latents, step / total, size)
             # the processes' gradients are averaged: weigh each by its share of the batch
             weight = len(mine) * self.accelerator.num_processes / len(batch)
@@ -217,6 +220,17 @@ class Trainer:
         summed = cast(Tensor, self.accelerator.reduce(sums))
         loss, nll, kl = (summed / size).tolist()
         return {"loss": loss, "nll": nll, "kl": kl}
+
+    def _batches(self, train: Examples, order: Tensor) -> Sequence[Tensor]:
+        size = self.training.batch_size
+        if not self.training.by_length:
+            return self.task.batches(train, order, size)
+        lengths = self.task.lengths(train)
+        if lengths is None:
+            raise ValueError(
+                f"by_length=True: {self.config.task} has no texts to sort by length, or does so always. Take by_length=False."
+            )
+        return by_length(lengths, order, size)
 
     @torch.no_grad()
     def _validate(self, model: nn.Module, validation: Examples) -> dict[str, float]:
