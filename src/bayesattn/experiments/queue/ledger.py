@@ -26,7 +26,7 @@ class Ledger:
         seen = self._finished.get((order.table, order.budget))
         if seen is None:
             kept = self._kept(order)
-            seen = self._finished[order.table, order.budget] = {} if kept is None else dict(kept.by_name())
+            seen = self._finished[order.table, order.budget] = {} if kept is None else dict(kept.by_name)
         for name, config in order.configs.items():
             if name not in seen and (result := RunFolder.of(self.folder, config).result()) is not None:
                 seen[name] = result
