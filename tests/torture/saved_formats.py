@@ -98,7 +98,7 @@ def _kept_figures() -> Format:
 
     def load(folder: Path) -> Any:
         found = kept_results.read(folder / "table.json")
-        return found.by_name(), load_priors(folder / "priors.json")
+        return found.by_name, load_priors(folder / "priors.json")
 
     def check(loaded: Any) -> None:
         runs, priors = loaded

@@ -146,7 +146,7 @@ def left_behind(folder: Path) -> dict[str, Any]:
     """Figures, histories and models of a finished sweep, without times."""
     kept = kept_results.read(folder / "results" / "torture.json")
     names = [config.name for config in TABLE.configs()]
-    expect(len(kept.runs) == len(names) == len(kept.by_name()), f"{len(kept.runs)} runs in place of {len(names)}")
+    expect(len(kept.runs) == len(names) == len(kept.by_name), f"{len(kept.runs)} runs in place of {len(names)}")
     found = {path.name for path in (folder / "runs").iterdir()}
     expect(found == set(names), f"other folders than those of the runs: {found ^ set(names)}")
     for name in names:

@@ -28,6 +28,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.experiments.commands.demo import DemoOptions, run_demo
     from bayesattn.experiments.commands.listing import ListCommand, list_names
     from bayesattn.experiments.commands.prior import PriorCommand, show_prior
+    from bayesattn.experiments.commands.queue import QueueCommand, manage_queue
     from bayesattn.experiments.commands.render import RenderCommand, render_document
     from bayesattn.experiments.commands.report import ReportCommand, write_report
     from bayesattn.experiments.commands.run import RunCommand, say_how_to_run, start_run
@@ -43,6 +44,7 @@ def _run(arguments: list[str]) -> None:
         "list": (ListCommand, list_names),
         "run": (RunCommand, say_how_to_run),
         "table": (TableCommand, make_table),
+        "queue": (QueueCommand, manage_queue),
         "render": (RenderCommand, render_document),
         "report": (ReportCommand, write_report),
         "align": (AlignCommand, draw_alignment),

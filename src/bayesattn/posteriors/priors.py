@@ -68,8 +68,9 @@ class KeyNetwork(nn.Module):
                 "features: bind the posterior again with the head_dim of this layer."
             )
         keys = to_compute(keys)
-        inner = linear_in_dtype_of(keys, self.inner)
-        return linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer).squeeze(-1)
+        with torch.autocast(keys.device.type, enabled=False):  # the kernels ask for it outside of the block that draws
+            inner = linear_in_dtype_of(keys, self.inner)
+            return linear_in_dtype_of(_ACTIVATIONS[self.activation](inner), self.outer).squeeze(-1)
 
 
 class Prior(Configurable, nn.Module, ABC):

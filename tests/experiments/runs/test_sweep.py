@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bayesattn.experiments.runs import RunConfig, RunFolder, configure, run
-from bayesattn.experiments.runs.sweep import Outcome, _received, sweep
+from bayesattn.experiments.runs.sweep import sweep
+from bayesattn.experiments.runs.workers import RunOutcome, _received
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -24,7 +25,7 @@ def test_a_failed_run_is_reported_and_the_others_finish(tmp_path: Path, monkeypa
     monkeypatch.setenv("BAYESATTN_DATA", str(tmp_path / "nothing"))
     configs = [small("mle"), configure("pos", "mle", task_options={"ambiguity": False}), small("bam-lf")]
     before = run(configs[0], tmp_path)
-    seen: list[Outcome] = []
+    seen: list[RunOutcome] = []
     outcomes = sweep(configs, tmp_path, jobs=2, on_outcome=seen.append)
     assert outcomes[0].result == before
     assert outcomes[1].result is None
@@ -83,6 +84,6 @@ def test_an_answer_that_is_cut_off_in_the_middle_is_one_failed_run() -> None:
     sender.close()
     process = multiprocessing.get_context("forkserver").Process(target=os.getpid)
     process.start()
-    outcome = _received(small("mle"), receiver, process)
+    outcome = _received(small("mle"), process, receiver)
     assert outcome.result is None
     assert outcome.error == "its process ended without a word (exit code 0)"

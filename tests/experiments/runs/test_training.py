@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 from bayesattn.experiments.runs import RunFolder, configure, run
+from bayesattn.experiments.runs.checkpoints import Checkpoints, Interrupted
 from bayesattn.experiments.runs.training import seed_of, share, triangle
+from bayesattn.experiments.tasks.batching import by_length
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -57,6 +60,53 @@ def test_a_stopped_run_ends_with_the_result_of_an_undisturbed_one(method: str, s
             line.pop("seconds")
     assert histories[0] == histories[1]
     assert not (folders[1].path / "checkpoint.pt").exists()
+
+
+@pytest.mark.parametrize("method", ["attn-dirichlet-dd", "mc-dropout", "swag", "ensemble"])
+def test_a_run_that_is_interrupted_within_its_epochs_ends_with_the_result_of_an_undisturbed_one(
+    method: str, tmp_path: Path
+) -> None:
+    options = {"members": 2} if method == "ensemble" else None
+    training = {"epochs": 4, "samples": 3, "batch_size": 300}
+    config = configure("toy-m1", method, training=training, task_options=SMALL, method_options=options)
+    whole = run(config, tmp_path / "whole")
+    folder = RunFolder.of(tmp_path / "interrupted", config)
+    within = []
+    while folder.result() is None:
+        asked = iter([False, True])
+        torch.manual_seed(len(within))  # whatever the state of the generator is
+        with contextlib.suppress(Interrupted):
+            run(config, tmp_path / "interrupted", stop_if=lambda asked=asked: next(asked))
+        within.append("within" in (folder.read_checkpoint() or {}))
+    assert len(within) > 3
+    assert any(within)
+    assert folder.result()["metrics"] == whole["metrics"]
+    undisturbed = RunFolder.of(tmp_path / "whole", config)
+    first, second = undisturbed.read_model(), folder.read_model()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    histories = [[{**line, "seconds": None} for line in each.history()] for each in (undisturbed, folder)]
+    assert histories[0] == histories[1]
+
+
+def test_checkpoints_within_an_epoch_take_a_small_share_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("bayesattn.experiments.runs.checkpoints.time.monotonic", lambda: clock[0])
+    folder = RunFolder(tmp_path)
+    kept = []
+
+    def write(state: dict[str, Any]) -> None:
+        clock[0] += 2.0  # a large model
+        kept.append(clock[0])
+
+    monkeypatch.setattr(folder, "write_checkpoint", write)
+    checkpoints = Checkpoints(folder, seconds=10.0)
+    while clock[0] < 1000:
+        clock[0] += 1.0
+        checkpoints.after_batch(dict)
+    assert kept[0] == 12.0, "the first after as many seconds as were asked for"
+    assert 2.0 * len(kept) <= 0.025 * clock[0]
 
 
 def test_members_of_an_ensemble_differ_and_the_first_is_maximum_likelihoods(tmp_path: Path) -> None:
@@ -153,3 +203,17 @@ def test_another_dropout_or_seed_is_another_training(tmp_path: Path) -> None:
     )
     for config in others:
         assert run(config, tmp_path)["first_model_taken_over"] is None
+
+
+def test_batches_by_length_need_texts_and_have_less_padding(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="by_length=True: toy-m1 has no texts to sort by length"):
+        run(configure("toy-m1", "mle", training={"epochs": 1, "by_length": True}, task_options=SMALL), tmp_path)
+    task = configure("nvae-toy", "mle").make_task()
+    train = task.load().train
+    lengths, order = task.lengths(train), torch.randperm(len(train[0]))
+    assert lengths is not None
+    padding = [
+        sum(int((lengths[batch].max() - lengths[batch]).sum()) for batch in batches)
+        for batches in (task.batches(train, order, 16), by_length(lengths, order, 16))
+    ]
+    assert padding[1] < 0.5 * padding[0]

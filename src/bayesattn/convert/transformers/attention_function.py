@@ -221,7 +221,7 @@ def _with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return mask + bias
 
 
-def _query_mask(layer: Converted, passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     """False for padded queries, so that they do not count in the KL: [batch, query].
 
     In self-attention the mask says it: a position that no query may attend to is padding. In cross-attention and with a cache,

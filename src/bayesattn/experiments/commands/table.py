@@ -12,7 +12,8 @@ from rich.console import Console
 from bayesattn.experiments.commands.console import Failure, progress_bars
 from bayesattn.experiments.commands.listing import known_tables
 from bayesattn.experiments.runs import RunConfig
-from bayesattn.experiments.runs.sweep import Outcome, sweep
+from bayesattn.experiments.runs.sweep import sweep
+from bayesattn.experiments.runs.workers import RunOutcome
 from bayesattn.experiments.tables import TABLES, Table
 from bayesattn.experiments.tables import results as kept_results
 from bayesattn.experiments.tables.show import in_terminal
@@ -63,16 +64,18 @@ def make_table(command: TableCommand, console: Console) -> None:
         command.budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
     )
     kept = _kept(table, command)
-    known = kept.by_name() if kept else {}
+    known = kept.by_name if kept else {}
     missing = [config for config in configs if config.name not in known]
     failed = _sweep(missing, command, console) if command.run else []
     results = _collected(table, configs, command, kept)
     for part in summarise(table, results):
         console.print(in_terminal(part))
     if command.epochs is None:
-        of_table = {config.name for config in own.configs(command.budget, seeds=command.seeds, tasks=command.only)}
-        to_keep = [config for config in configs if config.name in of_table]
-        path = kept_results.write(_collected(own, to_keep, command, kept), command.results)
+        to_write = results
+        if table is not own:
+            of_table = {config.name for config in own.configs(command.budget, seeds=command.seeds, tasks=command.only)}
+            to_write = _collected(own, [each for each in configs if each.name in of_table], command, kept)
+        path = kept_results.write(to_write, command.results)
         console.print(f"Kept in {path}; `bayesattn render` writes the document.", soft_wrap=True)
         if added := table.methods[len(own.methods) :]:
             console.print(f"Not kept there, since they are no rows of {own.name}: {', '.join(added)}.", soft_wrap=True)
@@ -82,13 +85,13 @@ def make_table(command: TableCommand, console: Console) -> None:
         raise Failure(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again.")
 
 
-def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) -> list[Outcome]:
+def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) -> list[RunOutcome]:
     """Run what is missing, report what failed."""
-    failed: list[Outcome] = []
+    failed: list[RunOutcome] = []
     with progress_bars(console) as progress:
         bar = progress.add_task("runs", total=len(configs))
 
-        def report(outcome: Outcome) -> None:
+        def report(outcome: RunOutcome) -> None:
             progress.update(bar, advance=1, description=outcome.config.name)
             if outcome.error is not None:
                 failed.append(outcome)

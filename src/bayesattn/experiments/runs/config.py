@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass
@@ -49,14 +50,29 @@ class RunConfig:
             method_options=values["method_options"],
         )
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         """The name of its folder: what a person looks for, and a digest of all the rest."""
-        described = self.to_json() | {
-            part: identity(getattr(self, part)) for part in ("training", "task_options", "method_options")
-        }
-        canonical = json.dumps(described, sort_keys=True)
+        canonical = json.dumps(self._but_the_seed | {"seed": self.seed}, sort_keys=True)
         return f"{self.task}_{self.method}_seed{self.seed}_{hashlib.sha256(canonical.encode()).hexdigest()[:10]}"
+
+    def with_seed(self, seed: int) -> RunConfig:
+        """The same with another seed."""
+        other = dataclasses.replace(self, seed=seed)
+        vars(other)["_but_the_seed"] = self._but_the_seed  # a table has thousands: what they share is looked at once
+        return other
+
+    def with_method(self, method: str, changes: dict[str, Any] | None = None) -> RunConfig:
+        """The same with another method: its defaults, with these changes."""
+        options = _changed(METHODS.entry(method).options, changes)
+        return dataclasses.replace(self, method=method, method_options=options)
+
+    @functools.cached_property
+    def _but_the_seed(self) -> dict[str, Any]:
+        options = (self.training, self.task_options, self.method_options)
+        training, of_task, of_method = map(identity, options)
+        names = {"task": self.task, "method": self.method}
+        return names | {"training": training, "task_options": of_task, "method_options": of_method}
 
 
 def configure(

@@ -133,6 +133,17 @@ class RunFolder:
                 remove_unfinished(self.path)
             yield
 
+    def is_worked_on(self) -> bool:
+        """Whether a process works on this run now."""
+        try:
+            with (self.path / ".lock").open() as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
 
 def _take(file: IO[str]) -> bool:
     try:

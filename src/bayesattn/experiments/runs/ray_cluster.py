@@ -8,11 +8,11 @@ from typing import Any
 
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
-from bayesattn.experiments.runs.sweep import Outcome, run_alone
+from bayesattn.experiments.runs.workers import RunOutcome, run_alone
 from bayesattn.support.files import write_atomically
 
 
-def on_ray(configs: list[RunConfig], parent: Path, address: str) -> Iterator[Outcome]:
+def on_ray(configs: list[RunConfig], parent: Path, address: str) -> Iterator[RunOutcome]:
     """Each run is a task of one processor. Its folder comes back with the answer: no shared disk is needed."""
     try:
         import ray
@@ -32,13 +32,13 @@ def on_ray(configs: list[RunConfig], parent: Path, address: str) -> Iterator[Out
             try:
                 files = ray.get(done[0])
             except RayError as problem:
-                yield Outcome(config, None, str(problem).strip().splitlines()[-1])
+                yield RunOutcome(config, None, str(problem).strip().splitlines()[-1])
                 continue
             folder = RunFolder.of(parent, config)
             if folder.result() is None:  # the worker's disk is not ours
                 for name in sorted(files, key=lambda name: name == "result.json"):  # the result last: it says finished
                     write_atomically(folder.path / name, files[name])
-            yield Outcome(config, folder.result())
+            yield RunOutcome(config, folder.result())
     finally:
         if started_here:
             ray.shutdown()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from torch.utils import _pytree as pytree
 
 import bayesattn
 from bayesattn.experiments.methods import Method
+from bayesattn.experiments.runs.checkpoints import Checkpoints, never
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
+from bayesattn.experiments.runs.precision import denormals_are_zero
 from bayesattn.experiments.runs.training import Fitted, OnEpoch, Trainer, seed_of, share
 from bayesattn.experiments.tasks import Splits, Task
 
@@ -29,16 +32,19 @@ def run(
     *,
     checkpoint_seconds: float = 10.0,
     on_epoch: OnEpoch = lambda line: None,
+    stop_if: Callable[[], bool] = never,
 ) -> dict[str, Any]:
     """The result of this config: read if the run has finished, else computed, going on from its last checkpoint.
 
-    Under `accelerate launch` every process calls this; the first one writes.
+    `stop_if` is asked after every batch: if it says so, the run keeps where it stands and raises `Interrupted`. Under `accelerate launch`
+    every process calls this; the first one writes.
     """
     folder = RunFolder.of(parent, config)
+    checkpoints = Checkpoints(folder, checkpoint_seconds, stop_if)
     # told that there are only processors, accelerate also joins several processes of a launch without a GPU
     accelerator = Accelerator(cpu=not torch.accelerator.is_available())
-    with folder.locked(accelerator.is_main_process, _what_the_first_says):
-        return _computed(config, folder, accelerator, checkpoint_seconds, on_epoch)
+    with folder.locked(accelerator.is_main_process, _what_the_first_says), denormals_are_zero():
+        return _computed(config, folder, accelerator, checkpoints, on_epoch)
 
 
 def _what_the_first_says(answer: bool) -> bool:
@@ -47,13 +53,13 @@ def _what_the_first_says(answer: bool) -> bool:
 
 
 def _computed(
-    config: RunConfig, folder: RunFolder, accelerator: Accelerator, checkpoint_seconds: float, on_epoch: OnEpoch
+    config: RunConfig, folder: RunFolder, accelerator: Accelerator, checkpoints: Checkpoints, on_epoch: OnEpoch
 ) -> dict[str, Any]:
     finished = folder.result()
     accelerator.wait_for_everyone()
     if finished is not None:
         return finished
-    trainer = Trainer(config, folder, accelerator, checkpoint_seconds, on_epoch)
+    trainer = Trainer(config, folder, accelerator, checkpoints, on_epoch)
     splits = trainer.task.load()  # before anything is written: missing data leaves no folder behind that looks started
     if accelerator.is_main_process:
         folder.write_config(config)

@@ -1,15 +1,16 @@
-"""The training of one run: through accelerate, resumable at every epoch.
+"""The training of one run: through accelerate, resumable at every epoch, and on one processor at every batch.
 
 All randomness of an epoch is seeded by (seed, member, epoch, process), so that a checkpoint between two epochs needs no state
-of any generator, and a run that was stopped repeats the epoch it was in exactly.
+of any generator. One within an epoch has the state of torch's.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,18 +19,23 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from bayesattn.experiments.methods import Method
+from bayesattn.experiments.runs.checkpoints import Checkpoints
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
+from bayesattn.experiments.runs.precision import InBfloat16
 from bayesattn.experiments.runs.stopping import Stopping
 from bayesattn.experiments.runs.trained_before import trained_before
 from bayesattn.experiments.tasks import Splits, Task, Training
 from bayesattn.experiments.tasks.base import Examples
+from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.scopes.recording import record
 
 VALIDATION_EXAMPLES = 1000
 """The validation loss of each epoch is taken on at most so many examples."""
 
 OnEpoch = Callable[[dict[str, Any]], object]
+OnBatch = Callable[[int, Tensor], object]
+"""Takes how many batches of an epoch are done, and the sums of their losses."""
 
 
 @dataclass
@@ -56,13 +62,13 @@ class Trainer:
         config: RunConfig,
         folder: RunFolder,
         accelerator: Accelerator,
-        checkpoint_seconds: float,
+        checkpoints: Checkpoints,
         on_epoch: OnEpoch,
     ):
         self.config = config
         self.folder = folder
         self.accelerator = accelerator
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoints = checkpoints
         self.on_epoch = on_epoch
         self.task: Task = config.make_task()
         self.method: Method = config.make_method()
@@ -112,14 +118,20 @@ class Trainer:
             base.load_state_dict(state["model"])
             optimiser.load_state_dict(state["optimiser"])
         model, prepared = self.accelerator.prepare(base, optimiser)
-        saved = time.monotonic()
+
+        def running() -> dict[str, Any]:
+            return state | {"model": base.state_dict(), "optimiser": optimiser.state_dict()}
+
         for epoch in range(state["epoch"], self.training.epochs):
             if stopping is not None and stopping.is_over:
                 break
             start = time.process_time()
             torch.manual_seed(seed_of(self.config.seed, member, epoch, self.accelerator.process_index))
             self.method.start_epoch(base, epoch / self.training.epochs)
-            line = {"member": member, "epoch": epoch + 1} | self._epoch(model, prepared, member, epoch, train)
+            done = state.pop("within", None)
+            on_batch = functools.partial(self._after_batch, running, start)
+            losses = self._epoch(model, prepared, member, epoch, train, done, on_batch)
+            line = {"member": member, "epoch": epoch + 1} | losses
             state["step_seconds"] += time.process_time() - start
             self.method.after_epoch(base, (epoch + 1) / self.training.epochs)
             line |= self._validate(base, validation)
@@ -133,10 +145,7 @@ class Trainer:
             state["epoch"] = epoch + 1
             if self.accelerator.is_main_process:
                 self.folder.append_history(line)
-                if time.monotonic() - saved >= self.checkpoint_seconds:
-                    running = {"model": base.state_dict(), "optimiser": optimiser.state_dict()}
-                    self.folder.write_checkpoint(state | running)
-                    saved = time.monotonic()
+                self.checkpoints.after_epoch(running)
             self.on_epoch(line)
         self.accelerator.free_memory()
         if "best" in state:
@@ -146,21 +155,49 @@ class Trainer:
         for of_this_member in ("model", "optimiser", "stopping", "best"):
             state.pop(of_this_member, None)
         if self.accelerator.is_main_process:
-            self.folder.write_checkpoint(state)
+            self.checkpoints.keep(state)
+            self.checkpoints.stop_here()
         self._finish(base, train, state)
         return base
 
+    def _after_batch(self, running: Callable[[], dict[str, Any]], start: float, batches: int, sums: Tensor) -> None:
+        """A safe point within an epoch. Other devices and processes have generators of their own: there is none for them."""
+        if self.accelerator.num_processes > 1 or self.accelerator.device.type != "cpu":
+            return
+
+        def state() -> dict[str, Any]:
+            kept, spent = running(), time.process_time() - start
+            times = {name: kept[name] + spent for name in ("seconds", "step_seconds")}
+            return kept | times | {"within": {"batches": batches, "sums": sums, "random": torch.get_rng_state()}}
+
+        self.checkpoints.after_batch(state)
+
     def _epoch(
-        self, model: nn.Module, optimiser: torch.optim.Optimizer, member: int, epoch: int, train: Examples
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Optimizer,
+        member: int,
+        epoch: int,
+        train: Examples,
+        done: dict[str, Any] | None,
+        on_batch: OnBatch,
     ) -> dict[str, float]:
-        """One pass over the training examples; the means of its losses."""
+        """One pass over the training examples, or the rest of it after what was `done`; the means of its losses."""
         size = len(train[0])
         order = torch.randperm(size, generator=torch.Generator().manual_seed(seed_of(self.config.seed, member, epoch)))
-        batches = self.task.batches(train, order.to(self.accelerator.device), self.training.batch_size)
+        batches = self._batches(train, order.to(self.accelerator.device))
         total = len(batches) * self.training.epochs
         sums = torch.zeros(3, device=self.accelerator.device)
-        model.train()
-        for number, batch in enumerate(batches):
+        first = 0
+        if done is not None:
+            first = done["batches"]
+            if self.accelerator.is_main_process:
+                sums = done["sums"].to(sums.device)
+            if self.accelerator.num_processes == 1:  # several draw noise of their own
+                torch.set_rng_state(done["random"])
+        precise = InBfloat16(model) if self.training.precision == "bf16" else model
+        precise.train()
+        for number, batch in enumerate(batches[first:], first):
             step = epoch * len(batches) + number
             for group in optimiser.param_groups:
                 usual = rate(step, total, self.training)
@@ -169,7 +206,7 @@ class Trainer:
             # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
             with record() as latents:
-                nll = self.task.nll(model, examples)
+                nll = self.task.nll(precise, examples)
             objective = self.method.objective(nll, latents, step / total, size)
             # the processes' gradients are averaged: weigh each by its share of the batch
             weight = len(mine) * self.accelerator.num_processes / len(batch)
@@ -178,9 +215,22 @@ class Trainer:
             optimiser.step()
             parts = (objective.loss.detach(), objective.nll, objective.local_kl + objective.global_kl)
             sums += len(mine) * torch.stack(parts)
+            if number + 1 < len(batches):
+                on_batch(number + 1, sums)
         summed = cast(Tensor, self.accelerator.reduce(sums))
         loss, nll, kl = (summed / size).tolist()
         return {"loss": loss, "nll": nll, "kl": kl}
+
+    def _batches(self, train: Examples, order: Tensor) -> Sequence[Tensor]:
+        size = self.training.batch_size
+        if not self.training.by_length:
+            return self.task.batches(train, order, size)
+        lengths = self.task.lengths(train)
+        if lengths is None:
+            raise ValueError(
+                f"by_length=True: {self.config.task} has no texts to sort by length, or does so always. Take by_length=False."
+            )
+        return by_length(lengths, order, size)
 
     @torch.no_grad()
     def _validate(self, model: nn.Module, validation: Examples) -> dict[str, float]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
+from operator import itemgetter
 from typing import Any
 
 from bayesattn.experiments.methods import METHODS
@@ -103,6 +105,8 @@ class Table:
     def with_methods(self, methods: Sequence[str]) -> Table:
         """The table with a further row for each of these methods that it has none for."""
         rows = list(dict.fromkeys([*self.methods, *methods]))
+        if len(rows) == len(self.methods):
+            return self
         for row in rows[len(self.methods) :]:
             METHODS.entry(row)
         return replace(self, methods=tuple(rows))
@@ -141,19 +145,31 @@ class Table:
             spent = self.budget_of(task, budget)
             if spent.seeds == 0 and not tasks:
                 continue  # other seeds are asked for of what the budget runs; a task that it leaves out must be named
-            training = spent.training | ({} if epochs is None else {"epochs": epochs})
             for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
-                for method in needed:
-                    config = configure(
-                        task,
-                        self.variant(method).method,
-                        seed,
-                        training=training,
-                        task_options=spent.task_options,
-                        method_options=self.options_of(task, method, budget),
-                    )
-                    found.append((seed, config))
-        return list({config.name: config for _, config in sorted(found, key=lambda pair: pair[0])}.values())
+                found += [(seed, self._config(budget, task, method, epochs, seed)) for method in needed]
+        return list({config.name: config for _, config in sorted(found, key=itemgetter(0))}.values())
+
+    def _config(self, budget: str, task: str, row: str, epochs: int | None, seed: int) -> RunConfig:
+        """The run of one cell: made once, so that its name is computed once."""
+        of_seeds = self._configs.setdefault((budget, task, row, epochs), {})
+        if seed not in of_seeds:
+            any_seed = next(iter(of_seeds.values()), None) or self._configured(budget, task, row, epochs)
+            of_seeds[seed] = any_seed.with_seed(seed)
+        return of_seeds[seed]
+
+    def _configured(self, budget: str, task: str, row: str, epochs: int | None) -> RunConfig:
+        """A run of one cell."""
+        method, options = self.variant(row).method, self.options_of(task, row, budget)
+        for (of_budget, of_task, _, of_epochs), runs in self._configs.items():
+            if runs and (of_budget, of_task, of_epochs) == (budget, task, epochs):
+                return next(iter(runs.values())).with_method(method, options)
+        spent = self.budget_of(task, budget)
+        training = spent.training | ({} if epochs is None else {"epochs": epochs})
+        return configure(task, method, training=training, task_options=spent.task_options, method_options=options)
+
+    @functools.cached_property
+    def _configs(self) -> dict[tuple[str, str, str, int | None], dict[int, RunConfig]]:
+        return {}
 
     def published(self) -> dict[tuple[str, str, str], Published]:
         """(data set, metric, method) → what the paper printed; methods under our names."""

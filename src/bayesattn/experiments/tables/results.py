@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,9 +43,26 @@ class TableResults:
         runs = [run for run in self.runs if (run["config"]["task"], run["config"]["method"]) == (task, method)]
         return [run for run in runs if (options or {}).items() <= run["config"]["method_options"].items()]
 
+    @functools.cached_property
+    def configs(self) -> list[RunConfig]:
+        """What was run, in the order of the runs. What several share is read once."""
+        found: list[RunConfig] = []
+        of_tasks: dict[str, RunConfig] = {}
+        of_cells: dict[str, RunConfig] = {}
+        for values in [run["config"] for run in self.runs]:
+            task = repr((values["task"], values["training"], values["task_options"]))
+            cell = repr((task, values["method"], values["method_options"]))
+            if task not in of_tasks:
+                of_tasks[task] = of_cells[cell] = RunConfig.from_json(values)
+            elif cell not in of_cells:
+                of_cells[cell] = of_tasks[task].with_method(values["method"], values["method_options"])
+            found.append(of_cells[cell].with_seed(values["seed"]))
+        return found
+
+    @functools.cached_property
     def by_name(self) -> dict[str, dict[str, Any]]:
         """The runs by the names of their configs."""
-        return {RunConfig.from_json(run["config"]).name: run for run in self.runs}
+        return {config.name: run for config, run in zip(self.configs, self.runs, strict=True)}
 
 
 def file_name(table: str, budget: str) -> str:
@@ -56,14 +74,15 @@ def collect(
     table: Table, budget: str, configs: Iterable[RunConfig], folder: Path, kept: TableResults | None = None
 ) -> TableResults:
     """What of `configs` has finished in `folder`, and else, of the same runs, what was `kept` before."""
-    before = kept.by_name() if kept else {}
+    before = kept.by_name if kept else {}
     runs = []
     for config in configs:
         result = RunFolder.of(folder, config).result() or before.get(config.name)
         if result is not None:
             runs.append({key: result[key] for key in KEPT if key in result})  # older results lack some
     tasks = dict.fromkeys(run["config"]["task"] for run in runs)
-    floors = {task: floor for task in tasks if (floor := TASKS.create(task).floor()) is not None}
+    known = kept.floors if kept else {}
+    floors = {task: floor for task in tasks if (floor := known.get(task) or TASKS.create(task).floor()) is not None}
     return TableResults(table.name, budget, floors, runs)
 
 
@@ -82,16 +101,12 @@ def read(path: Path) -> TableResults:
     try:
         values = json_text.read(Path(path))
         results = TableResults(values["table"], values["budget"], values["floors"], values["runs"])
-        for run in results.runs:
-            _expect_a_run(run)
+        results.configs  # noqa: B018  they are read here, so that a damaged one is said with the name of the file
+        for metrics in [run["metrics"] for run in results.runs]:
+            if not {type(value) for value in metrics.values()} <= {int, float}:
+                raise ValueError(f"the metrics of a run are not numbers: {str(metrics)[:100]}")
         return results
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ValueError(
             f"{path} is not a file of results ({type(problem).__name__}: {problem}): write it anew with `bayesattn table`."
         ) from None
-
-
-def _expect_a_run(run: dict[str, Any]) -> None:
-    RunConfig.from_json(run["config"])
-    if not all(isinstance(value, int | float) for value in run["metrics"].values()):
-        raise ValueError(f"the metrics of a run are not numbers: {str(run['metrics'])[:100]}")

@@ -26,12 +26,13 @@ def in_terminal(part: Part) -> RichTable:
 def as_markdown(part: Part) -> str:
     """One data set: ours, and where the paper printed figures, those and the difference."""
     header = ["method"]
-    for index, metric in enumerate(part.dataset.metrics):
-        header += [title(metric), *_published_columns(part, index)]
+    beside = [_published_columns(part, index) for index in range(len(part.dataset.metrics))]
+    for metric, columns in zip(part.dataset.metrics, beside, strict=True):
+        header += [title(metric), *columns]
     header.append(f"cost / {part.reference}")
     rows = []
     for row in part.rows:
-        cells = [text for index in range(len(row.cells)) for text in _texts(part, row, index)]
+        cells = [text for cell, columns in zip(row.cells, beside, strict=True) for text in _texts(row, cell, columns)]
         rows.append([row.method, *cells, _cost(row)])
     lines = [
         f"### {part.dataset.label}",
@@ -57,10 +58,8 @@ def _published_columns(part: Part, index: int) -> list[str]:
     return ["paper", "difference"] if part.dataset.beside is None else [f"paper on {part.dataset.beside}"]
 
 
-def _texts(part: Part, row: Row, index: int) -> list[str]:
-    cell = row.cells[index]
-    beside = [paper(cell), difference(cell)][: len(_published_columns(part, index))]
-    return [ours(row, cell), *beside]
+def _texts(row: Row, cell: Cell, columns: list[str]) -> list[str]:
+    return [ours(row, cell), *[paper(cell), difference(cell)][: len(columns)]]
 
 
 def ours(row: Row, cell: Cell) -> str:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bayesattn.experiments.runs import RunConfig, configure
+from bayesattn.experiments.runs import configure
 from bayesattn.experiments.tables.base import Dataset, Metric, Published, Table
 from bayesattn.experiments.tables.results import TableResults
 from bayesattn.experiments.tasks import TASKS
 
 FLOOR = "floor"
 """The name of the row of the true process."""
+
+RunsOfRows = Mapping[str, list[dict[str, Any]]]
+PublishedFigures = Mapping[tuple[str, str, str], Published]
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,15 @@ class Part:
 def summarise(table: Table, results: TableResults) -> list[Part]:
     """The table's data sets that have runs, each with a row for every method that has."""
     published = table.published()
+    shared = Counter(table.variant(row).method for row in table.methods)
     parts = []
     for dataset in table.datasets:
-        rows = [_row(table, dataset, method, results, published) for method in table.methods]
+        named = [metric.relative_to for metric in dataset.metrics if metric.relative_to is not None]
+        needed = dict.fromkeys([*table.methods, *table.compared_with.values(), *named, table.reference])
+        found = {row: _runs(table, dataset, row, results, shared) for row in needed}
+        rows = [_row(table, dataset, method, found, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
-        runs = [run for method in table.methods for run in _runs(table, dataset, method, results)]
+        runs = [run for method in table.methods for run in found[method]]
         if not runs:
             continue
         floor = results.floors.get(dataset.task)
@@ -79,49 +88,40 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     return parts
 
 
-def _runs(table: Table, dataset: Dataset, method: str, results: TableResults) -> list[dict[str, Any]]:
-    """Those of a row; rows of one method are told apart by all their options, defaults among them."""
+def _runs(
+    table: Table, dataset: Dataset, method: str, results: TableResults, shared: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Those of a row; rows that share one method are told apart by all their options, defaults among them."""
     variant = table.variant(method)
-    if sum(table.variant(row).method == variant.method for row in table.methods) == 1:
+    if shared[variant.method] == 1:
         return results.of(dataset.task, variant.method, variant.options)
     options = table.options_of(dataset.task, method, results.budget)
     wanted = configure(dataset.task, variant.method, method_options=options).method_options
-    runs = results.of(dataset.task, variant.method)
-    return [run for run in runs if RunConfig.from_json(run["config"]).method_options == wanted]
+    of_method = (dataset.task, variant.method)
+    both = zip(results.configs, results.runs, strict=True)
+    return [run for made, run in both if (made.task, made.method) == of_method and made.method_options == wanted]
 
 
-def _row(
-    table: Table,
-    dataset: Dataset,
-    method: str,
-    results: TableResults,
-    published: dict[tuple[str, str, str], Published],
-) -> Row:
-    cells = tuple(_cell(table, dataset, metric, method, results, published) for metric in dataset.metrics)
-    runs = _runs(table, dataset, method, results)
-    mine, reference = _seconds(runs), _seconds(_runs(table, dataset, table.reference, results))
-    return Row(method, len(runs), cells, mine / reference if mine and reference else None)
+def _row(table: Table, dataset: Dataset, method: str, found: RunsOfRows, published: PublishedFigures) -> Row:
+    cells = tuple([_cell(table, dataset, metric, method, found, published) for metric in dataset.metrics])
+    mine, reference = _seconds(found[method]), _seconds(found[table.reference])
+    return Row(method, len(found[method]), cells, mine / reference if mine and reference else None)
 
 
 def _cell(
-    table: Table,
-    dataset: Dataset,
-    metric: Metric,
-    method: str,
-    results: TableResults,
-    published: dict[tuple[str, str, str], Published],
+    table: Table, dataset: Dataset, metric: Metric, method: str, found: RunsOfRows, published: PublishedFigures
 ) -> Cell:
     def figures(name: str) -> list[float]:
-        found = [figure(run, metric.ours) for run in _runs(table, dataset, name, results)]
-        return [metric.scale * each for each in found if each is not None]
+        values = [figure(run, metric.ours) for run in found[name]]
+        return [metric.scale * each for each in values if each is not None]
 
     def printed(name: str) -> Published | None:
         return published.get((dataset.beside or dataset.label, metric.published, name))
 
     values, paper = figures(method), printed(method)
     if metric.relative:
-        others = _runs(table, dataset, table.compared_with[method], results) if method in table.compared_with else []
-        values = _gains(metric, _runs(table, dataset, method, results), others)
+        others = found[table.compared_with[method]] if method in table.compared_with else []
+        values = _gains(metric, found[method], others)
     if metric.relative_to is not None:
         # ratios have no unit: they compare where seconds on another machine do not
         unit, paper_unit = figures(metric.relative_to), printed(metric.relative_to)

@@ -58,6 +58,10 @@ class Training:
     patience: int | None = added_later(None)
     """Stop after so many epochs in which neither the likelihood nor the accuracy of the validation examples was as good as ever, and
     take the weights of the last epoch in which both were (as GAT does). None: train to the end."""
+    precision: Literal["float32", "bf16"] = added_later("float32")
+    """Of matrix products in training; losses, KLs, noise, parameters, validation and evaluation are in float32."""
+    by_length: bool = added_later(False)
+    """Make batches of texts of similar length, so that little is padding; tasks of translation and of GLUE always do."""
 
     def __post_init__(self) -> None:
         checks.whole("epochs", self.epochs)
@@ -66,6 +70,7 @@ class Training:
         checks.positive("learning_rate", self.learning_rate)
         checks.fraction("warmup", self.warmup)
         checks.one_of("schedule", self.schedule, ("linear", "constant"))
+        checks.one_of("precision", self.precision, ("float32", "bf16"))
         if checks.finite("weight_decay", self.weight_decay) < 0:
             raise ValueError(f"weight_decay must not be negative, got {self.weight_decay!r}.")
         if self.patience is not None:
@@ -131,6 +136,10 @@ class Task(ABC):
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
         """The examples' indices in random `order`, in ⌈examples / size⌉ batches."""
         return order.split(size)
+
+    def lengths(self, train: Examples) -> Tensor | None:
+        """How long the examples' texts are, where `Training.by_length` may ask for it."""
+        return None
 
     @abstractmethod
     def nll(self, model: nn.Module, batch: Examples) -> Float[Tensor, " batch"]:

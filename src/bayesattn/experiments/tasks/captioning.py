@@ -170,6 +170,9 @@ class CaptionTask(Task):
             eos=END,
         )
 
+    def lengths(self, train: Examples) -> Tensor:
+        return (train[-1] != PAD).sum(1)
+
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         images, captions = batch
         features, mask = self.prepared.regions.of(images)

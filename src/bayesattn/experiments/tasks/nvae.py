@@ -86,6 +86,9 @@ class AutoencodingTask(Task):
             words=words.digest,
         )
 
+    def lengths(self, train: Examples) -> Tensor:
+        return (train[-1] != PAD).sum(1)
+
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         tokens = batch[-1]
         return model(tokens[:, : int((tokens != PAD).sum(1).max())]).sum(1)

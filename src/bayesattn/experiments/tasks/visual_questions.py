@@ -187,6 +187,9 @@ class QuestionTask(Task):
             pad=PAD,
         )
 
+    def lengths(self, train: Examples) -> Tensor:
+        return (train[1] != PAD).sum(1)
+
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         images, words, answers = batch
         inputs = (*self._regions(images), trimmed(words))
