@@ -21,7 +21,7 @@ import yaml
 
 import bayesattn as ba
 from bayesattn.experiments.tables import TABLES, Table
-from bayesattn.experiments.tables.document import kept_files
+from bayesattn.experiments.tables.document import kept_files, paper_of, reading_of
 from bayesattn.experiments.tables.results import read
 from bayesattn.posteriors import POSTERIORS
 
@@ -158,10 +158,9 @@ def findings(prefixes: tuple[str, ...]) -> str:
 def _finding(table: Table) -> str:
     from markdown.extensions.toc import slugify
 
-    reading = ROOT / "results" / f"{table.name}.reading.md"
-    text = reading.read_text().strip() if reading.exists() else "No reading has been written of these figures."
-    text = re.sub(r"\]\((?![a-z]+:|#)", "](../", text)  # written for docs/results.md, one folder above
-    where = f"[The figures](../results.md#{slugify(table.title, '-')}), `bayesattn table {table.name}`."
+    text = reading_of(table.name, ROOT / "results") or "No reading has been written of these figures."
+    page = f"../results/{paper_of(table.name)}.md"
+    where = f"[The figures]({page}#{slugify(table.title, '-')}), `bayesattn table {table.name}`."
     return f"### {table.title}\n\n{text}\n\n{where}"
 
 

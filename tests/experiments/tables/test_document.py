@@ -1,4 +1,4 @@
-"""docs/results.md."""
+"""docs/results.md and the pages of the papers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesattn.experiments.tables.document import kept_files, render
+from bayesattn.experiments.tables.document import PAPERS, kept_files, paper_of, render
+from bayesattn.experiments.tables.registered import TABLES
 from bayesattn.experiments.tables.results import read, write
 from helpers.table_cases import RESULTS
 
@@ -15,10 +16,19 @@ ROOT = Path(__file__).parents[3]
 
 def test_the_document_has_every_table_and_its_reading(tmp_path: Path) -> None:
     write(RESULTS, tmp_path)
-    (tmp_path / "thesis-3.11.reading.md").write_text("The floor holds.\n")
-    text = render(tmp_path, tmp_path / "docs" / "results.md").read_text()
+    (tmp_path / "thesis-3.11.reading.md").write_text(
+        "The floor holds: ![it](images/floor.png), [here](https://a.b), [there](#x).\n"
+    )
+    (tmp_path / "findings.md").write_text("Little helps.\n")
+    front = render(tmp_path, tmp_path / "docs" / "results.md").read_text()
+    assert "Little helps." in front
+    assert "## [Bayesian transformers](results/bayesian-transformers.md)" in front
+    assert "`bayesattn table thesis-3.11`" in front
+    pages = list((tmp_path / "docs" / "results").iterdir())
+    assert [page.name for page in pages] == ["bayesian-transformers.md"]
+    text = pages[0].read_text()
     assert "## Table 3.11" in text
-    assert "The floor holds." in text
+    assert "The floor holds: ![it](../images/floor.png), [here](https://a.b), [there](#x)." in text
     assert "| floor | −25.00 |" in text
     assert "Commits: abc" in text
 
@@ -31,7 +41,17 @@ def test_an_empty_folder_is_no_results(tmp_path: Path) -> None:
 def test_the_projects_document_is_rendered_from_its_results(tmp_path: Path) -> None:
     if not kept_files(ROOT / "results"):
         pytest.skip("no results are kept yet")
-    assert render(ROOT / "results", tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+    render(ROOT / "results", tmp_path / "results.md")
+    pages = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.md")}
+    assert pages == {
+        path.relative_to(ROOT / "docs") for path in [ROOT / "docs/results.md", *(ROOT / "docs/results").iterdir()]
+    }
+    for page in pages:
+        assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text()
+
+
+def test_every_table_is_on_a_paper_s_page() -> None:
+    assert all(paper_of(name) in PAPERS for name in TABLES)
 
 
 @pytest.mark.parametrize("path", kept_files(ROOT / "results"), ids=lambda path: path.name)
