@@ -1,4 +1,4 @@
-"""What a model attends to, and how surely: samples of the weights of every layer, beside their prior."""
+"""What a model attends to, and how certain it is of that: samples of the weights of every layer, beside their prior."""
 
 from __future__ import annotations
 

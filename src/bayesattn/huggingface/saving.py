@@ -65,7 +65,7 @@ def _naming(path: str | Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ImportError):
-        raise  # not found, not to be had, not installed: transformers says which
+        raise  # not found, not available, not installed: transformers says which
     except Exception as problem:
         if isinstance(problem, ValueError) and str(path) in str(problem):
             raise

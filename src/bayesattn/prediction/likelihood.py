@@ -20,7 +20,7 @@ _OF_PROBLEM: dict[str | None, Likelihood] = {
 def likelihood_of(model: nn.Module, output: Any) -> Likelihood:
     """The likelihood that this output of `model` has, as far as the model says: a Hugging Face config does, else it is "categorical".
 
-    Refused are what the config says and nobody knows, and a softmax over a single class, which is 1 whatever the input.
+    An unknown `problem_type` is refused, and so is a softmax over a single class, which is 1 whatever the input.
     """
     config = getattr(getattr(model, "module", model), "config", None)
     columns = output.shape[-1] if isinstance(output, Tensor) and output.dim() else None
