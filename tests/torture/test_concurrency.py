@@ -28,5 +28,5 @@ class Careless(nn.Module):
 def test_threads_that_see_each_other_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConcurrentCase, "model", lambda self: Careless().eval())
     case = ConcurrentCase(0, "careless", 1, True)
-    with pytest.raises((Wrong, ValueError), match="got another result than alone|batch"):
+    with pytest.raises((Wrong, ValueError), match=r"got another result than alone|batch"):
         check_threads(case)
