@@ -42,6 +42,26 @@ def test_what_is_nan_in_reference_is_nan(name: str, place: str, masked: str, bac
     assert torch.equal(ours["output"].isnan(), reference["output"].isnan())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("masked", ["none", "causal", "pairs"])
+@pytest.mark.parametrize("value", NOT_FINITE)
+@pytest.mark.parametrize("name", ["weibull-contextual", "lognormal-share"])
+def test_a_prior_whose_logits_are_all_infinite(name: str, value: float, masked: str, backend: Any) -> None:
+    """A row of logits -inf is no row without keys, though both have a total of -inf."""
+    allowed = torch.ones(170, 150, dtype=torch.bool).tril(-1)  # from nothing to everything
+    arguments: dict[str, Any] = {
+        "none": {},
+        "causal": {"is_causal": True},
+        "pairs": {"attn_mask": allowed},
+    }[masked]
+    posterior = POSTERIORS[name].bind(num_heads=2, head_dim=16)
+    dict(posterior.named_parameters())["prior.network.outer.bias"].detach().fill_(value)
+    tensors = problem(queries=170)
+    reference = results(posterior, tensors, torch.float32, backend="reference", **arguments)
+    assert reference["kl"].isnan().all()
+    assert hidden(results(posterior, tensors, torch.float32, backend=backend, **arguments), reference) == []
+
+
 @pytest.mark.parametrize("backend", ALL)
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_softmax_is_nan_where_torchs_attention_is(place: int, backend: Any) -> None:

@@ -157,10 +157,6 @@ class _Chunk:
         """The softmax of logits as of `logits`."""
         return self._fill(logits.softmax(-1), 0.0)
 
-    def _normaliser(self, total: Tensor) -> Tensor:
-        """A log total as a softmax has it: beside an infinite logit every share is NaN, and not 0."""
-        return total if self.is_ordinary else total.masked_fill(total == float("inf"), float("nan"))
-
     def through_softmax(self, gradient: Tensor, weights: Tensor) -> Tensor:
         """A gradient of the weights as one of their logits, with NaN where plain torch has it: what is masked gets none."""
         gradient = self._fill(gradient, 0.0)
@@ -212,13 +208,17 @@ class _Chunk:
         assert self.call.prior_logits is not None
         assert self.call.prior_total is not None
         logits = self.call.prior_logits[self.examples, self.heads, self.keys].unsqueeze(-2)
-        return logits - self._normaliser(self._rows(self.call.prior_total)), logits
+        if not self.is_ordinary:  # the totals do not tell a row of logits -inf from one without keys
+            return self._masked(logits.expand_as(self.scores), self._lowest()).log_softmax(-1), logits
+        return logits - self._rows(self.call.prior_total), logits
 
     def statistics(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         """Total, first, second and exponentials, as in `RowSums`."""
         call, total, exponentials = self.call, None, None
         if call.wants_total and not self.is_ordinary:
-            total = self._normaliser(self._masked(self.scores, self._lowest()).logsumexp(-1))
+            total = self._masked(self.scores, self._lowest()).logsumexp(-1)
+            # as a softmax has it: beside an infinite score every share is NaN, and not 0
+            total = total.masked_fill_(total == float("inf"), float("nan"))
             if self.blocked is not None:
                 total = total.masked_fill_(self.blocked.expand_as(self.scores).all(-1), 0.0)
         elif call.wants_total:
