@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from bayesattn import weight_space
-from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.tasks.base import Examples, Task
 from bayesattn.numerics.positive import THESIS_START
@@ -41,7 +41,7 @@ class GlobalKLMethod(Method):
     def __init__(self, options: GlobalKLOptions):
         self.kl_weight = options.kl_weight
 
-    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
+    def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         return elbo(nll, latents, dataset_size=dataset_size, kl_weight=self.kl_weight)
 
 
