@@ -199,7 +199,7 @@ add(
     )
 )
 
-BOTTOM_UP: dict[str, Any] = {"model": "bottom-up"}
+BOTTOM_UP: dict[str, Any] = {"model": "bottom-up", "fusion": "concatenation"}
 # the product of two ReLU layers learns slowly and soon overfits: a large rate, decay and dropout, by the validation images
 SMALL_ALIGNMENT = Budget(
     seeds=3,
@@ -227,7 +227,7 @@ add(
             "paper": {
                 "vqa2": Budget(
                     training={"epochs": 50, "batch_size": 512, "learning_rate": 5e-4},
-                    task_options=BOTTOM_UP | {"dim": 1024, "dropout": 0.5},
+                    task_options=BOTTOM_UP | {"dim": 1024, "embedding_dim": 300, "dropout": 0.5},
                 ),
                 "daquar": Budget(task_options=BOTTOM_UP),
             },
