@@ -59,7 +59,8 @@ class MeanFieldOptions(GlobalKLOptions):
     initial_df: float = 5.0
     """Where the degrees of freedom of vi-student start (not stated in the thesis)."""
     kl_samples: int = 1
-    """Draws for each estimate of a KL that has no closed form (not stated in the thesis)."""
+    """Draws for each estimate of a KL that has no closed form. The thesis: "we draw 30 posterior samples to compute the predictive
+    distribution and KL divergence" on the toy series, 10 on POS and MNIST; its tables have that here, too."""
 
 
 class MeanField(GlobalKLMethod):
