@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.methods.baselines import DropoutOptions, EnsembleOptions
 from bayesattn.experiments.tasks import TASKS
 from bayesattn.scopes.recording import Latents
@@ -15,7 +16,7 @@ TASK = TASKS.create("digits")
 
 def test_the_objective_of_maximum_likelihood_is_the_nll() -> None:
     nll = torch.rand(4)
-    assert METHODS.create("mle").objective(nll, Latents(), 0.5, 100).loss == nll.mean()
+    assert METHODS.create("mle").objective(nll, Latents(), Progress(1, 2), 100).loss == nll.mean()
 
 
 def test_maximum_likelihood_predicts_once_and_the_same() -> None:

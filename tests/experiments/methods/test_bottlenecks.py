@@ -9,6 +9,7 @@ import torch
 
 import bayesattn as ba
 from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.methods.bottlenecks import (
     GaussianOptions,
     NonparametricOptions,
@@ -53,7 +54,7 @@ def test_the_loss_is_the_mean_over_positions_and_the_annealed_kl(annealing: str,
     tokens = task.load().train[0][:4]
     with ba.record() as latents:
         nll = task.nll(model, (tokens,))
-    objective = method.objective(nll, latents, 0.125, 1000)
+    objective = method.objective(nll, latents, Progress(1, 8), 1000)
     expected = nll.mean() / 51 + factor * latents.local_kl.mean()
     assert objective.loss.item() == pytest.approx(expected.item(), rel=1e-5)
 

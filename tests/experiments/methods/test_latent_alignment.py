@@ -11,6 +11,7 @@ from torch import nn
 import bayesattn as ba
 from bayesattn.alignment import OBJECTIVES, Relaxed
 from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.models.seq2seq import Seq2Seq
 from bayesattn.experiments.runs import RunConfig, configure, run
 from bayesattn.experiments.tasks import TASKS
@@ -67,9 +68,9 @@ def test_the_loss_is_the_elbo_with_the_methods_kl_weight() -> None:
     nll = torch.tensor([10.0, 20.0])
     for name, weight, expected in (("variational-enumerated", 1.0, 18.0), ("variational-sampled", 0.5, 16.5)):
         method = METHODS.create(name, small(name, kl_weight=weight).method_options)
-        assert method.objective(nll, latents, 0.3, 40).loss.item() == pytest.approx(expected)
+        assert method.objective(nll, latents, Progress(3, 10), 40).loss.item() == pytest.approx(expected)
     annealed = small("relaxed", kl_anneal=0.6).make_method()
-    assert annealed.objective(nll, latents, 0.3, 40).loss.item() == pytest.approx(16.5)
+    assert annealed.objective(nll, latents, Progress(3, 10), 40).loss.item() == pytest.approx(16.5)
 
 
 def test_the_warm_start_is_a_share_of_the_training() -> None:
@@ -94,7 +95,7 @@ def test_in_the_warm_start_every_parameter_has_a_gradient_and_that_of_the_poster
     method.start_epoch(model, 0.0)
     with ba.record() as latents:
         nll = task.nll(model, tuple(each[:4] for each in task.load().train))
-    method.objective(nll, latents, 0.0, 40).loss.backward()
+    method.objective(nll, latents, Progress(0, 10), 40).loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
     assert all((parameter.grad == 0).all() for parameter in model.inference.parameters())
 

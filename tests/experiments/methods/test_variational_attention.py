@@ -10,6 +10,7 @@ import torch
 
 import bayesattn as ba
 from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.methods.variational_attention import AttentionMethod, DirichletOptions, GaussianOptions
 from bayesattn.experiments.tasks import TASKS
 from bayesattn.numerics.positive import THESIS_START
@@ -86,8 +87,8 @@ def test_every_layer_is_random_and_its_kl_is_in_the_objective(name: str) -> None
     expected = {"sum": latents.local_kl.mean()}
     expected["mean"] = torch.stack([term.kl / term.elements for term in latents.local_terms]).mean()
     kl = expected["mean" if name.startswith("bam-") else "sum"]
-    for progress, factor in ((0.0, 0.0), (0.25, 0.15), (0.5, 0.3), (1.0, 0.3)):
-        objective = method.objective(nll, latents, progress, dataset_size=100)
+    for done, factor in ((0, 0.0), (1, 0.15), (2, 0.3), (4, 0.3)):
+        objective = method.objective(nll, latents, Progress(done, 4), dataset_size=100)
         torch.testing.assert_close(objective.loss, nll.mean() + factor * kl)
     assert (method.predict([model], TASK, batch[0], samples=5).samples.std(0) > 0).all()
 
@@ -120,21 +121,26 @@ def _gradients(name: str, **options: Any) -> tuple[ba.Elbo, torch.nn.Module]:
     torch.manual_seed(4)
     with ba.record() as latents:
         nll = TASK.nll(model, tuple(tensor[:6] for tensor in TASK.load().train))
-    objective = method.objective(nll, latents, 0.5, dataset_size=100)
+    objective = method.objective(nll, latents, Progress(1, 2), dataset_size=100)
     objective.backward()
     return objective, model
 
 
-def test_bams_annealing_is_the_sigmoid_of_rho_times_the_epoch() -> None:
-    method = method_of("bam-wc", kl_sigmoid=40.0)  # rho = 0.1 in 400 epochs
+def test_bams_annealing_is_the_sigmoid_of_rho_times_the_minibatch() -> None:
+    """Whatever the length of the training; on a graph, where an epoch is a minibatch, tables say it by the share of the training."""
+    method, on_graphs = method_of("bam-wc", kl_rho=0.1), method_of("bam-wc", kl_sigmoid=0.1 * 400)
     nll = torch.zeros(6)
     with ba.record() as latents:
         TASK.nll(method.build(TASK), tuple(tensor[:6] for tensor in TASK.load().train))
-    for epoch in (0, 5, 30, 399):
-        weight = method.objective(nll, latents, epoch / 400, dataset_size=100).kl_weight
-        assert weight == pytest.approx(ba.schedules.sigmoid(0.1)(epoch))
-    with pytest.raises(ValueError, match="kl_sigmoid must not be negative"):
-        GaussianOptions(kl_sigmoid=-1.0)
+    for step, expected in ((0, 0.5), (5, 0.6224593), (30, 0.9525741), (399, 1.0)):
+        weights = [
+            each.objective(nll, latents, Progress(step, steps), dataset_size=100).kl_weight
+            for each, steps in ((method, 400), (method, 9000), (on_graphs, 400))
+        ]
+        assert weights == pytest.approx([expected] * 3)
+    for name in ("kl_sigmoid", "kl_rho"):
+        with pytest.raises(ValueError, match=f"{name} must not be negative, got -1.0"):
+            GaussianOptions(**{name: -1.0})
 
 
 def test_a_detached_kl_is_reported_and_trains_nothing() -> None:

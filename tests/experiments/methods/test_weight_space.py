@@ -10,6 +10,7 @@ import torch
 
 import bayesattn as ba
 from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.methods.weight_space import LaplaceOptions, MeanField, MeanFieldOptions
 from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tasks import TASKS
@@ -41,7 +42,7 @@ def test_the_objective_is_the_elbo_of_the_whole_data_set() -> None:
     batch = tuple(tensor[:4] for tensor in TASK.load().train)
     with ba.record() as latents:
         nll = TASK.nll(model, batch)
-    loss = method.objective(nll, latents, 0.3, dataset_size=800).loss
+    loss = method.objective(nll, latents, Progress(3, 10), dataset_size=800).loss
     torch.testing.assert_close(loss, nll.mean() + 0.5 * latents.global_kl / 800)
 
 

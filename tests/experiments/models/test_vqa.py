@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 import bayesattn as ba
 from bayesattn.alignment import OBJECTIVES, Hard, Marginal, Relaxed, Soft, Variational, objective_by_name
@@ -61,6 +63,52 @@ def test_the_marginal_is_what_it_says_and_bounds_hold() -> None:
     with ba.record() as latents:
         loss = variational(regions, mask, words, answer)
     assert (loss + latents.local_kl >= marginal(regions, mask, words, answer) - 1e-6).all()
+
+
+def _of_two_regions(model: BottomUpVQA, joint: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """log Σ_z p(z) p(y | z) for two regions, written out; `joint` is the hidden layer of a question and a region."""
+    regions, _, words, answer = (tensor[:1] for tensor in batch())
+    _, query = model.question(words)
+    scores = [
+        model.score(torch.tanh(model.key_projection(regions[:, z]) + model.query_projection(query))) for z in (0, 1)
+    ]
+    prior = torch.cat(scores, 1).softmax(1)
+    likelihood = [model.answers(joint(query, regions[:, z])).softmax(-1)[:, answer[0]] for z in (0, 1)]
+    by_hand = (prior[:, 0] * likelihood[0] + prior[:, 1] * likelihood[1]).log()
+    found = -model(regions[:, :2], torch.ones(1, 2, dtype=torch.bool), words, answer)
+    torch.testing.assert_close(found, by_hand)
+    return found
+
+
+def test_the_likelihood_concatenates_region_and_question() -> None:
+    """Deng et al., appendix B: the region "is concatenated with the question embedding and fed to a one-layer MLP" with ReLU."""
+    torch.manual_seed(0)
+    model = make(Marginal()).eval()
+    weight = torch.cat([model.context_readout.weight, model.query_readout.weight], 1)
+    assert weight.shape == (8, 7 + 6)
+    assert model.context_readout.bias is None
+
+    def concatenated(query: Tensor, region: Tensor) -> Tensor:
+        return (torch.cat([region, query], 1) @ weight.T + model.query_readout.bias).relu()
+
+    found = _of_two_regions(model, concatenated)
+    torch.manual_seed(0)
+    product = BottomUpVQA(10, 4, 7, Marginal(), fusion="product", **SIZES).eval()
+    torch.manual_seed(0)
+    other = _of_two_regions(
+        product, lambda query, region: product.query_readout(query).relu() * product.context_readout(region).relu()
+    )
+    assert not torch.allclose(found, other)
+
+
+def test_dropout_is_before_the_output_layer_only() -> None:
+    """ "on the penultimate layer (i.e. before affine transformation into answer vocabulary)": no alignment is drawn with it."""
+    regions, mask, words, answer = batch()
+    for fusion, same in (("concatenation", True), ("product", False)):
+        model = BottomUpVQA(10, 4, 7, Marginal(), fusion=fusion, **SIZES | {"dropout": 0.5})  # pyright: ignore[reportArgumentType]
+        first, second = (model.train().alignments(regions, mask, words, answer)[0] for _ in range(2))
+        assert torch.equal(first, second) == same
+        assert not torch.equal(model(regions, mask, words, answer), model(regions, mask, words, answer))
 
 
 def test_one_region_leaves_nothing_to_align() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from bayesattn.experiments.methods.variational_attention import AttentionMethod
 from bayesattn.experiments.runs import RunFolder, configure, run
 from bayesattn.experiments.runs.checkpoints import Checkpoints, Interrupted
 from bayesattn.experiments.runs.training import seed_of, share, triangle
 from bayesattn.experiments.tasks.batching import by_length
+from bayesattn.objective import Elbo
 
 SMALL = {"hidden": 8, "feedforward": 8}
 
@@ -140,6 +143,26 @@ def test_one_epoch_is_adam_on_the_objective(tmp_path: Path) -> None:
     fitted = RunFolder.of(tmp_path, config).read_model()
     for key, value in model.state_dict().items():
         torch.testing.assert_close(fitted[f"0.{key}"], value)
+
+
+def test_the_kls_weight_is_annealed_by_minibatch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BAM, algorithm 1: λ = sigmoid(ρ t) with t the minibatch, through all epochs; counted by epoch it would hardly leave 0.5."""
+    config = configure(
+        "toy-m1", "bam-wc", training={"epochs": 2, "train_share": 0.1, "batch_size": 20}, method_options={"kl_rho": 0.3}
+    )
+    weights: list[float] = []
+    objective = AttentionMethod.objective
+
+    def watched(*arguments: Any) -> Elbo:
+        found = objective(*arguments)
+        weights.append(found.kl_weight)
+        return found
+
+    monkeypatch.setattr(AttentionMethod, "objective", watched)
+    run(config, tmp_path)
+    assert len(weights) >= 6
+    assert len(weights) % 2 == 0
+    assert weights == pytest.approx([1 / (1 + math.exp(-0.3 * t)) for t in range(len(weights))])
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

@@ -34,7 +34,7 @@ def test_published_figures_are_the_papers() -> None:
 def test_the_papers_hyper_parameters_on_graphs(graph: str, k: float, beta: float, alpha: float, rho: float) -> None:
     fixed = options(graph, "bam-wf")
     assert (fixed.k, fixed.beta, fixed.alpha) == (k, beta, alpha)
-    assert fixed.kl_sigmoid == pytest.approx(rho * 400), "the annealing is by epochs, not by share"
+    assert fixed.kl_sigmoid == pytest.approx(rho * 400), "the annealing is by minibatch, one an epoch, not by share"
     contextual = options(graph, "bam-wc")
     assert (contextual.k, contextual.beta, contextual.network_width, contextual.prior_over) == (k, beta, 1, "all")
     assert options(graph, "bam-no-kl").kl_weight == 0

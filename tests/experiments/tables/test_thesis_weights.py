@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
-from bayesattn.experiments.tables.results import TableResults
+from bayesattn.experiments.tables.results import TableResults, read
 from bayesattn.experiments.tables.summary import summarise
 from helpers.table_cases import made_up
+
+RESULTS = Path(__file__).parents[3] / "results"
 
 
 def test_sub_networks_stand_beside_the_papers_rows() -> None:
@@ -36,6 +40,34 @@ def test_changes_are_against_the_run_of_the_same_seed_and_positive_is_better() -
 def test_what_rows_are_compared_with_is_run_too() -> None:
     configs = TABLES["thesis-3.10"].configs("small", tasks=("pos",), methods=("vi-cauchy-improved",), seeds=1)
     assert [config.method for config in configs] == ["vi-cauchy-improved", "vi-cauchy"]
+
+
+def test_the_kl_is_estimated_with_the_thesiss_draws() -> None:
+    """2.6.1.2: "we draw 30 posterior samples to compute the predictive distribution and KL divergence"; 10 on POS and MNIST."""
+    for table, row, budgets in (
+        ("thesis-3.1", "vi-cauchy", ("paper", "small")),
+        ("thesis-3.6", "vi-cauchy@attention", ("paper", "small")),
+        ("thesis-3.9", "vi-student-improved", ("paper",)),
+    ):
+        for budget in budgets:
+            configs = TABLES[table].configs(budget, methods=[row], seeds=1)
+            draws = {c.task: c.method_options.kl_samples for c in configs if c.method == row}
+            assert draws == {"pos": 10, "mnist": 10, **{f"toy-m{number}": 30 for number in range(1, 6)}}
+
+
+def test_kept_runs_with_one_draw_of_the_kl_are_rows_that_say_so() -> None:
+    kept = read(RESULTS / "thesis-3.1-small.json")
+    row = "vi-cauchy, KL of one draw"
+    named = {config.name for config in TABLES["thesis-3.1"].configs("small", methods=[row])}
+    old = {name for name, run in kept.by_name.items() if run["config"]["method"] == "vi-cauchy"}
+    one_draw = {name for name in old if kept.by_name[name]["config"]["method_options"]["kl_samples"] == 1}
+    assert one_draw
+    assert one_draw <= named
+    (first, *_) = summarise(TABLES["thesis-3.1"], kept)
+    seeds = {each.method: each.seeds for each in first.rows}
+    assert seeds[row] == 2
+    changes = read(RESULTS / "thesis-3.9-small.json")
+    assert set(changes.by_name) <= {config.name for config in TABLES["thesis-3.9"].configs("small")}
 
 
 def test_tables_of_the_same_runs_share_them() -> None:

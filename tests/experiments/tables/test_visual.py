@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
 from bayesattn.experiments.tables.results import TableResults
@@ -26,7 +24,7 @@ def test_published_figures_are_the_papers() -> None:
 def test_the_papers_hyper_parameters() -> None:
     configs = {c.method: c for c in TABLES["bam-2"].configs(seeds=1, tasks=("vqa2",))}
     assert (configs["bam-wc"].method_options.k, configs["bam-wc"].method_options.beta) == (1000.0, 1e-6)
-    assert configs["bam-wc"].method_options.kl_sigmoid == pytest.approx(0.1 * 13)
+    assert configs["bam-wc"].method_options.kl_rho == 0.1
     assert configs["bam-lf"].method_options.sigma == 1e-9
     assert configs["bam-lc"].method_options.network_width == 20
     assert all(configs[name].method_options.samples_dropout for name in ("bam-lf", "bam-wf", "attn-dirichlet"))
@@ -39,10 +37,8 @@ def test_budgets() -> None:
         small = TABLES[name].configs("small")
         assert {config.task for config in small} == {"flickr8k" if name == "bam-3" else "daquar"}
         assert {config.seed for config in small} == set(range(seeds))
-        rates = [c.method_options.kl_sigmoid / c.training.epochs for c in small if c.method == "bam-wc"]
-        assert rates == pytest.approx([1.0 if name == "bam-3" else 0.1] * seeds), (
-            "the annealing is by epochs, not by share"
-        )
+        rates = [(c.method_options.kl_rho, c.method_options.kl_sigmoid) for c in small if c.method == "bam-wc"]
+        assert rates == [(1.0 if name == "bam-3" else 0.1, 0.0)] * seeds, "the annealing is by minibatch"
     assert {config.task_options.model for config in TABLES["deng-1-vqa"].configs()} == {"bottom-up"}
     mcan = {config.method: config for config in TABLES["bam-2"].configs("small")}
     assert mcan["mc-dropout"].method_options.dropout == mcan["soft"].task_options.dropout == 0.3, (

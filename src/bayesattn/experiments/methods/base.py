@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,19 @@ from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPred
 from bayesattn.scopes.recording import Latents
 from bayesattn.support.annotations import Float
 from bayesattn.weight_space import Ensemble
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands: minibatches that are done, of so many."""
+
+    step: int
+    steps: int
+
+    @property
+    def share(self) -> float:
+        """The share of the training that is done."""
+        return self.step / self.steps
 
 
 class Method:
@@ -45,8 +59,8 @@ class Method:
     def start_epoch(self, model: nn.Module, progress: float) -> None:
         """What changes from epoch to epoch; `progress` is the share of training that is done."""
 
-    def objective(self, nll: Float[Tensor, " batch"], latents: Latents, progress: float, dataset_size: int) -> Elbo:
-        """The loss of a batch; `progress` is the share of training that is done."""
+    def objective(self, nll: Float[Tensor, " batch"], latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
+        """The loss of a batch; `progress` is what was done before it."""
         return elbo(nll, None)
 
     def learning_rate(self, usual: float, progress: float) -> float:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.models.autoencoder import Autoencoder, Bottleneck
 from bayesattn.experiments.models.nvae import NonparametricBottleneck
@@ -68,8 +68,8 @@ class BottleneckMethod(Method):
         self._positions = model.max_len
         return model
 
-    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
-        factor = kl_factor(self.annealing, progress)
+    def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
+        factor = kl_factor(self.annealing, progress.share)
         return elbo(nll / self._positions, latents if len(latents) else None, kl_weight=factor)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bayesattn import alignment
 from bayesattn.alignment import Objective
 from bayesattn.alignment.mixture import CHUNK
-from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.methods.variational_attention import KLOptions
 from bayesattn.experiments.tasks.base import Task
@@ -99,7 +99,7 @@ class LatentAlignment(Method):
     def build(self, task: Task) -> nn.Module:
         return task.build_with(self.make(self.options), self.dropout)
 
-    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
+    def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         if isinstance(self.options, KLOptions):
             return self.options.elbo(nll, latents, progress)
         return elbo(nll, latents)

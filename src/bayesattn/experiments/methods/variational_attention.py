@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +9,7 @@ from functools import partial
 from torch import Tensor, nn
 
 import bayesattn as ba
-from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Task
@@ -18,6 +17,7 @@ from bayesattn.numerics.positive import THESIS_START
 from bayesattn.objective import Elbo, KLReduction, elbo
 from bayesattn.posteriors import Posterior
 from bayesattn.posteriors.priors import Over
+from bayesattn.schedules import sigmoid
 from bayesattn.scopes.recording import Latents
 from bayesattn.support import checks
 
@@ -33,27 +33,32 @@ class KLOptions:
     kl_reduction: KLReduction = "sum"
     """How the KL of one example is formed: "sum" is the ELBO, "mean" the average over all weights, as BAM's code has it."""
     kl_sigmoid: float = added_later(0.0)
-    """Rate r of BAM's annealing: the factor is multiplied by sigmoid(r · share of the training that is done), that is by
-    sigmoid(rho · epoch) with rho = r / epochs. 0: none."""
+    """Annealing by the share of the training that is done: the factor is multiplied by sigmoid(kl_sigmoid · share). 0: none."""
     kl_gradient: bool = added_later(True)
     """False: the KL is in the loss that is reported, but without a gradient, as in BAM's code for language models."""
     samples_dropout: bool = added_later(False)
     """Leave the model's dropout on in sampled predictions, as BAM does."""
+    kl_rho: float = added_later(0.0)
+    """BAM's annealing rate ρ: the factor is multiplied by λ = sigmoid(ρ · t) after t minibatches (algorithm 1: "λ = sigmoid(t * ρ)",
+    "t ← t + 1" with each random minibatch). 0: none."""
 
     def __post_init__(self) -> None:
         checks.finite("kl_weight", self.kl_weight)
-        if checks.finite("kl_sigmoid", self.kl_sigmoid) < 0:
-            raise ValueError(
-                f"kl_sigmoid must not be negative, got {self.kl_sigmoid!r}: it is the rate at which the KL's weight rises."
-            )
+        for name in ("kl_sigmoid", "kl_rho"):
+            if checks.finite(name, value := getattr(self, name)) < 0:
+                raise ValueError(
+                    f"{name} must not be negative, got {value!r}: it is the rate at which the KL's weight rises."
+                )
         if not 0 <= self.kl_anneal <= 1:
             raise ValueError(f"kl_anneal must lie in [0, 1], got {self.kl_anneal!r}: it is a share of the training.")
 
-    def elbo(self, nll: Tensor, latents: Latents, progress: float) -> Elbo:
-        """The loss of a batch when the share `progress` of the training is done."""
-        anneal = 1.0 if self.kl_anneal == 0 else min(1.0, progress / self.kl_anneal)
+    def elbo(self, nll: Tensor, latents: Latents, progress: Progress) -> Elbo:
+        """The loss of a batch when so much of the training is done."""
+        anneal = 1.0 if self.kl_anneal == 0 else min(1.0, progress.share / self.kl_anneal)
         if self.kl_sigmoid:
-            anneal /= 1.0 + math.exp(-self.kl_sigmoid * progress)
+            anneal *= sigmoid(self.kl_sigmoid / progress.steps)(progress.step)
+        if self.kl_rho:
+            anneal *= sigmoid(self.kl_rho)(progress.step)
         found = elbo(nll, latents, kl_weight=self.kl_weight * anneal, kl_reduction=self.kl_reduction)
         if self.kl_gradient and found.kl_weight:
             return found
@@ -78,7 +83,7 @@ class AttentionMethod(Method):
     def build(self, task: Task) -> nn.Module:
         return task.build_with(self.posterior(task), self.dropout)
 
-    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
+    def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         return self.kl.elbo(nll, latents, progress)
 
 

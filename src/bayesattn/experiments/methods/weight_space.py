@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from bayesattn import weight_space
-from bayesattn.experiments.methods.base import Method
+from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.tasks.base import Examples, Task
 from bayesattn.numerics.positive import THESIS_START
@@ -41,7 +41,7 @@ class GlobalKLMethod(Method):
     def __init__(self, options: GlobalKLOptions):
         self.kl_weight = options.kl_weight
 
-    def objective(self, nll: Tensor, latents: Latents, progress: float, dataset_size: int) -> Elbo:
+    def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         return elbo(nll, latents, dataset_size=dataset_size, kl_weight=self.kl_weight)
 
 
@@ -59,7 +59,8 @@ class MeanFieldOptions(GlobalKLOptions):
     initial_df: float = 5.0
     """Where the degrees of freedom of vi-student start (not stated in the thesis)."""
     kl_samples: int = 1
-    """Draws for each estimate of a KL that has no closed form (not stated in the thesis)."""
+    """Draws for each estimate of a KL that has no closed form. The thesis: "we draw 30 posterior samples to compute the predictive
+    distribution and KL divergence" on the toy series, 10 on POS and MNIST; its tables have that here, too."""
 
 
 class MeanField(GlobalKLMethod):

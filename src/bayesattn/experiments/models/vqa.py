@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,14 +18,22 @@ from bayesattn.posteriors import Posterior
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Int, Shaped
 
+Fusion = Literal["concatenation", "product"]
+"""How the attended region and the question are put together."""
+
 
 class BottomUpVQA(nn.Module):
     """Regions of an image and the words of a question → answers, by any objective of latent alignment or any posterior.
 
         query = last state of an LSTM over the question
         p(z = i) = softmax_i(w · tanh(W_1 x_i + W_2 query + b))
-        p(y | z) = softmax(W dropout(relu(W_q query) * relu(W_x x_z)))
+        p(y | z) = softmax(W dropout(relu(V [x_z, query] + c)))
         q(z = i | y) as `ba.alignment.SetInference`, from regions, query and an embedding of the answer
+
+    The likelihood is the paper's (appendix B): "the selected image region is concatenated with the question embedding and fed to a
+    one-layer MLP with ReLU non-linearity and 1024 hidden units", with "dropout rate of 0.5 on the penultimate layer (i.e. before
+    affine transformation into answer vocabulary)". `fusion="product"` is relu(W_q query) * relu(W_x x_z) as in Anderson et al. 2018,
+    without their gates, with dropout of the query too.
 
     Args:
         words, answers: how many there are.
@@ -32,7 +42,8 @@ class BottomUpVQA(nn.Module):
             posterior such as `ba.Weibull(...)`. An objective may be replaced between epochs: `model.objective = ...`.
         embedding_dim, question_dim, hidden_dim, answer_dim: of words, of the LSTM, of the tanh and ReLU layers, of the answers that
             the inference network sees (the paper: 300, 1024, 1024, 256).
-        dropout: before the output layer, and of the query.
+        fusion: "concatenation" (the paper) or "product".
+        dropout: before the output layer; of the query too with fusion="product".
         pad: word number of padding, which comes last.
 
     >>> import torch, bayesattn as ba
@@ -58,6 +69,7 @@ class BottomUpVQA(nn.Module):
         question_dim: int = 1024,
         hidden_dim: int = 1024,
         answer_dim: int = 256,
+        fusion: Fusion = "concatenation",
         dropout: float = 0.5,
         pad: int = 0,
     ):
@@ -66,6 +78,7 @@ class BottomUpVQA(nn.Module):
         for name, size in sizes.items():
             checks.whole(name, size)
         checks.fraction("dropout", dropout)
+        self.fusion: Fusion = checks.one_of("fusion", fusion, ("concatenation", "product"))
         attention = Soft() if attention is None else attention
         self.objective = attention if isinstance(attention, Objective) else None
         self.question = QuestionEncoder(words, embedding_dim, question_dim, pad)
@@ -75,7 +88,8 @@ class BottomUpVQA(nn.Module):
         self.score = nn.Linear(hidden_dim, 1, bias=False)
         self.posterior = stepwise_posterior(attention).bind(num_heads=1, head_dim=hidden_dim)
         self.query_readout = nn.Linear(question_dim, hidden_dim)
-        self.context_readout = nn.Linear(region_dim, hidden_dim)
+        # V [x, query] + c, in two parts: that of the query is computed once for all regions
+        self.context_readout = nn.Linear(region_dim, hidden_dim, bias=fusion == "product")
         self.answers = nn.Linear(hidden_dim, answers)
         self.inference = self.answer_embedding = None
         if self.objective is not None and self.objective.needs_posterior:
@@ -150,7 +164,7 @@ class BottomUpVQA(nn.Module):
     def _prior(self, regions: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query [batch, 1, question], keys [batch, regions, hidden] and scores [batch, 1, regions]."""
         _, last = self.question(words)
-        query = self.dropout(last).unsqueeze(1)
+        query = (self.dropout(last) if self.fusion == "product" else last).unsqueeze(1)
         keys = self.key_projection(regions)
         scores = self.score(torch.tanh(keys + self.query_projection(query))).transpose(1, 2)
         return query, keys, scores
@@ -167,7 +181,8 @@ class BottomUpVQA(nn.Module):
         self, query: Float[Tensor, "batch 1 question"], contexts: Float[Tensor, "choices batch 1 features"]
     ) -> Float[Tensor, "choices batch 1 answers"]:
         """log p of every answer, given what was attended to."""
-        joint = F.relu(self.query_readout(query)) * F.relu(self.context_readout(contexts))
+        of_query, of_context = self.query_readout(query), self.context_readout(contexts)
+        joint = F.relu(of_query) * F.relu(of_context) if self.fusion == "product" else F.relu(of_query + of_context)
         return to_compute(self.answers(self.dropout(joint))).log_softmax(-1)
 
     def _likelihood(self, query: Tensor, answer: Tensor) -> LogLikelihood:

@@ -19,6 +19,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from bayesattn.experiments.methods import Method
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.runs.checkpoints import Checkpoints
 from bayesattn.experiments.runs.config import RunConfig
 from bayesattn.experiments.runs.folder import RunFolder
@@ -207,7 +208,7 @@ class Trainer:
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
             with record() as latents:
                 nll = self.task.nll(precise, examples)
-            objective = self.method.objective(nll, latents, step / total, size)
+            objective = self.method.objective(nll, latents, Progress(step, total), size)
             # the processes' gradients are averaged: weigh each by its share of the batch
             weight = len(mine) * self.accelerator.num_processes / len(batch)
             optimiser.zero_grad()

@@ -39,7 +39,7 @@ GRAPH_METRICS = (
 
 def _on_graph(rho_of: dict[str, float], **options: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The paper's hyper-parameters of one graph by method, and what its code does with all of them there."""
-    epochs = TASKS.create("cora").training.epochs
+    steps = TASKS.create("cora").training.epochs  # a graph is one minibatch, so this is sigmoid(rho · minibatch)
     weibull = options["wc"]["k"]
     by_method = {
         "bam-lf": options["lf"],
@@ -50,7 +50,7 @@ def _on_graph(rho_of: dict[str, float], **options: dict[str, Any]) -> dict[str, 
         "bam-no-kl": {"k": weibull},
     }
     annealed = {
-        method: values | {"kl_sigmoid": rho_of[method.removeprefix("bam-")[:2]] * epochs}
+        method: values | {"kl_sigmoid": rho_of[method.removeprefix("bam-")[:2]] * steps}
         for method, values in by_method.items()
         if method != "bam-no-kl"
     }

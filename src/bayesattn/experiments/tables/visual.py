@@ -8,7 +8,6 @@ from bayesattn.experiments.tables.bam import SOURCE as BAM
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table
 from bayesattn.experiments.tables.registered import add
 from bayesattn.experiments.tables.translation import DENG
-from bayesattn.experiments.tasks import TASKS
 from bayesattn.experiments.tasks.visual_questions import QuestionOptions
 
 QUESTION_METHODS = ("soft", "bam-lf", "bam-lc", "bam-wf", "bam-wc", "attn-dirichlet", "mc-dropout", "ensemble")
@@ -27,41 +26,34 @@ NOISE = QuestionOptions().noise
 PAPER_NOISE = 5.0
 """Variance of the noise in BAM's tables."""
 
-SMALL_EPOCHS = {"daquar": 10, "bottom-up": 10, "flickr8k": 5}
 SMALL_DROPOUT = 0.3
 SMALL_QUESTIONS = Budget(
     seeds=2,
-    training={"epochs": SMALL_EPOCHS["daquar"], "learning_rate": 5e-4},
+    training={"epochs": 10, "learning_rate": 5e-4},
     task_options={"test_examples": 1000, "dropout": SMALL_DROPOUT},
 )
 SMALL_CAPTIONS = Budget(
     seeds=2,
-    training={"epochs": SMALL_EPOCHS["flickr8k"], "learning_rate": 4e-3},
+    training={"epochs": 5, "learning_rate": 4e-3},
     task_options={"dim": 128},
 )
 """For one core and about two hours (bam-2, bam-7), three quarters (bam-3) and a third of one (deng-1-vqa)."""
 
 
-def _annealed(rho: dict[str, float], epochs: int, methods: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """BAM's options with its annealing, sigmoid(rho · epoch)."""
-    return {name: values | {"kl_sigmoid": rho[name] * epochs} for name, values in methods.items()}
-
-
-def _question_options(epochs: int) -> dict[str, dict[str, Any]]:
+def _question_options() -> dict[str, dict[str, Any]]:
     """BAM's options for visual questions; uncertainty is sampled with dropout on, as in the paper."""
     paper = {
-        "bam-lf": {"prior_sigma": 1e9, "sigma": 1e-9},
-        "bam-lc": {"prior_sigma": 1e9, "sigma": 1e-9, "network_width": 20},
-        "bam-wf": {"k": 1000.0, "beta": 1e-2, "alpha": 1e-3},
-        "bam-wc": {"k": 1000.0, "beta": 1e-6, "network_width": 20},
+        "bam-lf": {"prior_sigma": 1e9, "sigma": 1e-9, "kl_rho": 0.2},
+        "bam-lc": {"prior_sigma": 1e9, "sigma": 1e-9, "network_width": 20, "kl_rho": 0.2},
+        "bam-wf": {"k": 1000.0, "beta": 1e-2, "alpha": 1e-3, "kl_rho": 0.2},
+        "bam-wc": {"k": 1000.0, "beta": 1e-6, "network_width": 20, "kl_rho": 0.1},
     }
-    rho = {"bam-lf": 0.2, "bam-lc": 0.2, "bam-wf": 0.2, "bam-wc": 0.1}
     # the KL of Dirichlet attention is averaged over all weights, as that of BAM is
-    found = _annealed(rho, epochs, paper) | {"attn-dirichlet": {"kl_reduction": "mean"}}
+    found = paper | {"attn-dirichlet": {"kl_reduction": "mean"}}
     return {name: values | {"samples_dropout": True} for name, values in found.items()}
 
 
-def _caption_options(epochs: int) -> dict[str, dict[str, Any]]:
+def _caption_options() -> dict[str, dict[str, Any]]:
     """BAM's options for captions; those of the fixed priors, which the paper does not have, are the contextual ones'."""
     paper = {
         "bam-lf": {"prior_sigma": 1e3, "sigma": 0.1},
@@ -69,17 +61,14 @@ def _caption_options(epochs: int) -> dict[str, dict[str, Any]]:
         "bam-wf": {"k": 10.0, "beta": 1e-6, "alpha": 1e-6},
         "bam-wc": {"k": 10.0, "beta": 1e-6, "network_width": 10},
     }
-    return _annealed(dict.fromkeys(paper, 1.0), epochs, paper) | {"attn-dirichlet": {"kl_reduction": "mean"}}
+    annealed = {name: values | {"kl_rho": 1.0} for name, values in paper.items()}
+    return annealed | {"attn-dirichlet": {"kl_reduction": "mean"}}
 
 
-def _epochs(task: str) -> int:
-    return TASKS.create(task).training.epochs
-
-
-def _small(task: str, budget: Budget, options: dict[str, dict[str, Any]]) -> dict[str, Budget]:
+def _small(task: str, budget: Budget, options: dict[str, dict[str, Any]] | None = None) -> dict[str, Budget]:
     """The small budget of our data; none of the papers'."""
     published = "coco" if task == "flickr8k" else "vqa2"
-    spent = Budget(budget.seeds, budget.training, budget.task_options, options)
+    spent = Budget(budget.seeds, budget.training, budget.task_options, options or {})
     return {task: spent, published: Budget(seeds=0)}
 
 
@@ -87,11 +76,11 @@ def _percent(published: str, ours: str, title: str) -> Metric:
     return Metric(published, ours, title, True, scale=100.0)
 
 
-QUESTION_OPTIONS = {task: _question_options(_epochs(task)) for task in ("vqa2", "daquar")}
+QUESTION_OPTIONS = {task: _question_options() for task in ("vqa2", "daquar")}
 SMALL = _small(
     "daquar",
     SMALL_QUESTIONS,
-    _question_options(SMALL_EPOCHS["daquar"]) | {"ensemble": {"members": 3}, "mc-dropout": {"dropout": SMALL_DROPOUT}},
+    {"ensemble": {"members": 3}, "mc-dropout": {"dropout": SMALL_DROPOUT}},
 )
 
 OVERALL = (
@@ -191,7 +180,7 @@ OUR_CAPTION_METRICS = (
     Metric("cider_greedy", "cider_d_greedy", "CIDEr-D, greedy", True),
     *(Metric("", f"cider_d_noise_{v:g}", f"noise {v:g}", True) for v in NOISE),
 )
-CAPTION_OPTIONS = {task: _caption_options(_epochs(task)) for task in ("coco", "flickr8k")}
+CAPTION_OPTIONS = {task: _caption_options() for task in ("coco", "flickr8k")}
 add(
     Table(
         name="bam-3",
@@ -204,17 +193,17 @@ add(
         ),
         methods=CAPTION_METHODS,
         published_file="bam_table_3.csv",
-        budgets={"small": _small("flickr8k", SMALL_CAPTIONS, _caption_options(SMALL_EPOCHS["flickr8k"]))},
+        budgets={"small": _small("flickr8k", SMALL_CAPTIONS)},
         method_options=CAPTION_OPTIONS,
         reference="soft",
     )
 )
 
-BOTTOM_UP: dict[str, Any] = {"model": "bottom-up"}
+BOTTOM_UP: dict[str, Any] = {"model": "bottom-up", "fusion": "concatenation"}
 # the product of two ReLU layers learns slowly and soon overfits: a large rate, decay and dropout, by the validation images
 SMALL_ALIGNMENT = Budget(
     seeds=3,
-    training={"epochs": SMALL_EPOCHS["bottom-up"], "learning_rate": 1e-2, "weight_decay": 3e-4},
+    training={"epochs": 10, "learning_rate": 1e-2, "weight_decay": 3e-4},
     task_options=SMALL_QUESTIONS.task_options | BOTTOM_UP | {"dropout": 0.5},
 )
 ALIGNMENT_METRICS = (
@@ -238,15 +227,11 @@ add(
             "paper": {
                 "vqa2": Budget(
                     training={"epochs": 50, "batch_size": 512, "learning_rate": 5e-4},
-                    task_options=BOTTOM_UP | {"dim": 1024, "dropout": 0.5},
+                    task_options=BOTTOM_UP | {"dim": 1024, "embedding_dim": 300, "dropout": 0.5},
                 ),
                 "daquar": Budget(task_options=BOTTOM_UP),
             },
-            "small": _small(
-                "daquar",
-                SMALL_ALIGNMENT,
-                {"bam-wc": _question_options(SMALL_EPOCHS["bottom-up"])["bam-wc"]},
-            ),
+            "small": _small("daquar", SMALL_ALIGNMENT),
         },
         method_options={task: {"bam-wc": options["bam-wc"]} for task, options in QUESTION_OPTIONS.items()},
         reference="soft",

@@ -20,7 +20,8 @@ from bayesattn.experiments.data.regions import Regions
 from bayesattn.experiments.data.subwords import PAD, UNKNOWN, padded, trimmed
 from bayesattn.experiments.data.vocabulary import Vocabulary, words_of
 from bayesattn.experiments.models.mcan import MCAN
-from bayesattn.experiments.models.vqa import BottomUpVQA
+from bayesattn.experiments.models.vqa import BottomUpVQA, Fusion
+from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task
 from bayesattn.experiments.tasks.classification import calibration_error
 from bayesattn.experiments.tasks.images import random_split
@@ -68,9 +69,13 @@ class QuestionOptions:
     """Use so many test questions, at equal distances (their order is not random: DAQUAR's first thousand are easy); None: all."""
     data_seed: int = 0
     """Which training images validate."""
+    fusion: Fusion = added_later("product")
+    """How the bottom-up model puts region and question together: "concatenation" (Deng et al., and the rows of table deng-1-vqa) or
+    "product" (Anderson et al.)."""
 
     def __post_init__(self) -> None:
         checks.one_of("model", self.model, ("mcan", "bottom-up"))
+        checks.one_of("fusion", self.fusion, ("concatenation", "product"))
         for name in ("dim", "heads", "layers", "embedding_dim", "longest_question", "least_answers"):
             checks.whole(name, getattr(self, name))
         checks.fraction("dropout", self.dropout)
@@ -168,6 +173,7 @@ class QuestionTask(Task):
                 question_dim=options.dim,
                 hidden_dim=options.dim,
                 answer_dim=options.embedding_dim,
+                fusion=options.fusion,
                 dropout=dropout or self.dropout,
                 pad=PAD,
             )
