@@ -2,7 +2,7 @@
 
     python examples/finetune_minilm.py --steps 1000
 
-Downloads the pretrained model (80 MB) on first use; finds CoLA in shared/data or in $BAYESATTN_DATA.
+Downloads the pretrained model (80 MB) on first use; finds CoLA in $BAYESATTN_DATA or in the user's cache.
 """
 
 import argparse

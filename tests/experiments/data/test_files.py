@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bayesattn.experiments.data import files
-from bayesattn.experiments.data.files import DataError, DataFile, read, read_text
+from bayesattn.experiments.data.files import DataError, DataFile, locate, read, read_text
 
 CONTENT = b"some data\n" * 100
 FILE = DataFile("set/part.txt", hashlib.sha256(CONTENT).hexdigest(), "the library of Alexandria")
@@ -116,20 +116,19 @@ def test_what_is_too_large_is_refused_before_it_is_whole(
         read(DataFile(FILE.path, FILE.sha256, FILE.source, url=f"file://{tmp_path / 'source'}"))
 
 
-def test_the_named_folder_is_the_only_one(folder: Path) -> None:
-    assert files.search_folders() == [folder]
-
-
-def test_without_a_named_folder_shared_data_comes_before_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_named_folder_the_cache_is_the_only_one(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("BAYESATTN_DATA", raising=False)
-    monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("BAYESATTN_DATA")
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    folders = files.search_folders()
-    assert folders[0] == tmp_path / "shared/data"
-    assert folders[-1] == tmp_path / "cache/data"
+    for beside in (tmp_path / "shared/data", tmp_path / "project/shared/data", tmp_path / "project"):
+        (beside / "set").mkdir(parents=True)
+        (beside / "set/part.txt").write_bytes(CONTENT)
+    assert locate(FILE) is None
+    (tmp_path / "cache/data/set").mkdir(parents=True)
+    (tmp_path / "cache/data/set/part.txt").write_bytes(CONTENT)
+    assert read(FILE) == (CONTENT, tmp_path / "cache/data/set/part.txt")
 
 
 def test_text_is_unicode_or_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

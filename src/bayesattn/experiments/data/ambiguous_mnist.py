@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from bayesattn import metrics
-from bayesattn.experiments.data.files import DataError, cache_folder, search_folders
+from bayesattn.experiments.data.files import DataError, cache_folder, data_folder
 from bayesattn.experiments.data.idx import MNIST_TRAIN, load_images
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float, Shaped
@@ -34,9 +34,9 @@ MEMBERS = 3
 def load_ambiguous_mnist(count: int = 6000, seed: int = 0) -> Float[Tensor, "n 1 28 28"]:
     """`count` ambiguous images in [0, 1]: the published test images if they are found, else made ones."""
     checks.whole("count", count)
-    for folder in search_folders():
-        if (folder / PUBLISHED).is_file():
-            return read_published(folder / PUBLISHED)[:count]
+    published = data_folder() / PUBLISHED
+    if published.is_file():
+        return read_published(published)[:count]
     path = cache_folder() / f"ambiguous_mnist-{count}-seed{seed}.safetensors"
     if not path.exists():
         images, labels = load_images(MNIST_TRAIN)

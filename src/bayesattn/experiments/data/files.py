@@ -1,9 +1,9 @@
 """Where data files are, and whether they are what they should be.
 
-A file is looked for in $BAYESATTN_DATA; without that in `../shared/data` beside the working directory or the repository, then in
-the cache ($BAYESATTN_CACHE, else ~/.cache/bayesattn), and is last downloaded into the cache. Files may be gzipped or not: the
-checksum is that of the unpacked bytes. Nothing half-loaded: a file is read whole, checked, and only then parsed. Until it is checked
-nobody knows what it is: a download comes by https, and neither it nor what is unpacked may be larger than `MOST_BYTES`.
+A file is looked for in $BAYESATTN_DATA, or without that in the user's cache ($BAYESATTN_CACHE, else ~/.cache/bayesattn), and nowhere
+else; a file that is not there is downloaded into the cache. Files may be gzipped or not: the checksum is that of the unpacked bytes.
+Nothing half-loaded: a file is read whole, checked, and only then parsed. Until it is checked nobody knows what it is: a download comes
+by https, and neither it nor what is unpacked may be larger than `MOST_BYTES`.
 """
 
 from __future__ import annotations
@@ -54,23 +54,16 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesattn"
 
 
-def search_folders() -> list[Path]:
-    """The folders in which data files are looked for, in order."""
+def data_folder() -> Path:
+    """The folder in which data files are looked for: $BAYESATTN_DATA, or the user's cache."""
     named = os.environ.get("BAYESATTN_DATA")
-    if named:
-        return [Path(named)]
-    repository = Path(__file__).resolve().parents[4]
-    beside = [Path.cwd().parent / "shared" / "data", repository.parent / "shared" / "data"]
-    return [*dict.fromkeys(beside), cache_folder() / "data"]
+    return Path(named) if named else cache_folder() / "data"
 
 
 def locate(file: DataFile) -> Path | None:
-    """The path of the file, packed or not; None if it is in no search folder."""
-    for folder in search_folders():
-        for path in (folder / file.path, folder / f"{file.path}.gz"):
-            if path.is_file():
-                return path
-    return None
+    """The path of the file, packed or not; None if it is not in the data folder."""
+    paths = (data_folder() / file.path, data_folder() / f"{file.path}.gz")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read(file: DataFile) -> tuple[bytes, Path]:
@@ -128,8 +121,7 @@ class _Secure(urllib.request.HTTPRedirectHandler):
 
 
 def _download(file: DataFile) -> Path:
-    looked = ", ".join(str(folder) for folder in search_folders())
-    missing = f"{file.path} was not found in {looked}"
+    missing = f"{file.path} was not found in {data_folder()}"
     if file.url is None:
         raise DataError(f"{missing}. {file.remedy()}")
     target = cache_folder() / "data" / file.path
