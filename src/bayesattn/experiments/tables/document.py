@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bayesattn.experiments.tables.printing import as_markdown
 from bayesattn.experiments.tables.registered import TABLES
 from bayesattn.experiments.tables.results import TableResults, file_name, read
-from bayesattn.experiments.tables.show import as_markdown
 from bayesattn.experiments.tables.summary import summarise
 from bayesattn.support.files import write_atomically
 
