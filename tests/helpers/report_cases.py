@@ -49,7 +49,7 @@ def page() -> Page:
             sections.figures(["run", "accuracy"], [["first", "0.500"]], "Some figures."),
             sections.training({"first": history}),
             sections.reliability({"first": prediction.mean}, labels),
-            sections.entropy({"first": prediction.entropy}, {"first": {"noise": prediction.entropy + 0.2}}, 3),
+            sections.entropies({"first": prediction.entropy}, {"first": {"noise": prediction.entropy + 0.2}}, 3),
             sections.risk_coverage({"first": (prediction.entropy, prediction.label != labels)}),
             sections.interval_coverage({"first": [(0.5, 0.45), (0.9, 0.93)]}),
             sections.most_and_least_certain(sections.described(prediction, labels, portraits, "abc"), "first"),

@@ -1,4 +1,4 @@
-"""Recording and modes."""
+"""Recording."""
 
 from __future__ import annotations
 
@@ -12,26 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import bayesattn as ba
 from bayesattn.scopes import modes, recording
-
-
-class Shared(nn.Module):
-    """One attention layer, run three times, as in ALBERT."""
-
-    def __init__(self, posterior: ba.Posterior) -> None:
-        super().__init__()
-        self.attention = ba.nn.MultiheadAttention(8, 2, batch_first=True, posterior=posterior)
-
-    def forward(self, x: torch.Tensor, recompute: bool = False) -> torch.Tensor:
-        for _ in range(3):
-            x = x + (checkpoint(self._step, x, use_reentrant=False) if recompute else self._step(x))
-        return x
-
-    def _step(self, x: torch.Tensor) -> torch.Tensor:
-        return self.attention(x, x, x, need_weights=False)[0]
-
-
-def shared() -> Shared:
-    return Shared(ba.Weibull(3.0, ba.ContextualGamma(0.5, 3)))
+from helpers.shared_layer import shared
 
 
 def test_a_layer_that_runs_three_times_records_three_terms() -> None:
@@ -123,27 +104,6 @@ def test_reentrant_checkpointing_which_loses_the_gradient_of_the_kl_is_refused()
         ba.elbo(output.square().mean((1, 2)), latents)
 
 
-def test_modes() -> None:
-    model, x = shared(), torch.randn(4, 5, 8)
-    assert not torch.equal(model(x), model(x))
-    model.eval()
-    assert torch.equal(model(x), model(x))
-    with ba.sampling():
-        assert not torch.equal(model(x), model(x))
-    assert torch.equal(model(x), model(x))
-
-
-def test_a_generator_decides_all_noise_of_a_block() -> None:
-    model, x = shared().eval(), torch.randn(4, 5, 8)
-
-    def draw(seed: int) -> torch.Tensor:
-        with ba.sampling(torch.Generator().manual_seed(seed)):
-            return model(x)
-
-    assert torch.equal(draw(1), draw(1))
-    assert not torch.equal(draw(1), draw(2))
-
-
 def test_global_terms_count_once_for_each_source() -> None:
     first, second = object(), object()
     with ba.record() as latents:
@@ -167,19 +127,3 @@ def test_messages() -> None:
         _ = latents.local_kl
     with pytest.raises(ValueError, match="is not a part of this model"):
         latents.by_layer(nn.Linear(2, 2))
-
-
-def test_one_draw_keeps_what_was_drawn_for_each_source_and_forgets_it() -> None:
-    first, second = object(), object()
-    numbers = iter(range(10))
-    assert [modes.kept_draw(first, lambda: next(numbers)) for _ in range(2)] == [0, 1]
-    with modes.one_draw(7):
-        draw = modes.current_draw()
-        assert draw is not None
-        assert draw.index == 7
-        assert [modes.kept_draw(first, lambda: next(numbers)) for _ in range(2)] == [2, 2]
-        assert modes.kept_draw(second, lambda: next(numbers)) == 3
-        with modes.one_draw():
-            assert modes.kept_draw(first, lambda: next(numbers)) == 4
-        assert modes.kept_draw(first, lambda: next(numbers)) == 2
-    assert modes.current_draw() is None

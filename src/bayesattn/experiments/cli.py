@@ -32,7 +32,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.experiments.commands.render import RenderCommand, render_document
     from bayesattn.experiments.commands.report import ReportCommand, write_report
     from bayesattn.experiments.commands.run import RunCommand, say_how_to_run, start_run
-    from bayesattn.experiments.commands.show import ShowCommand, show
+    from bayesattn.experiments.commands.show import ShowCommand, draw_regions
     from bayesattn.experiments.commands.study import StudyCommand, make_study
     from bayesattn.experiments.commands.table import TableCommand, make_table
     from bayesattn.experiments.data.files import DataError
@@ -53,7 +53,7 @@ def _run(arguments: list[str]) -> None:
         "figures": (texts.FiguresCommand, texts.draw_figures),
         "study": (StudyCommand, make_study),
         "prior": (PriorCommand, show_prior),
-        "show": (ShowCommand, show),
+        "show": (ShowCommand, draw_regions),
     }
     kinds = {name: kind for name, (kind, _) in known.items()}
     names = [argument for argument in arguments[1:3] if not argument.startswith("-")]

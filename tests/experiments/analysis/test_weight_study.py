@@ -11,7 +11,7 @@ import pytest
 
 import bayesattn as ba
 from bayesattn.experiments import cli
-from bayesattn.experiments.analysis.weight_study import collect_weights, fitted_priors, study, study_configs
+from bayesattn.experiments.analysis.weight_study import collect_weights, priors_of_study, study, study_configs
 from bayesattn.experiments.tasks import TASKS
 
 
@@ -35,7 +35,7 @@ def test_a_layer_is_described() -> None:
 
 def test_the_fitted_priors() -> None:
     weights = made_up()
-    priors = fitted_priors(weights, study(weights))
+    priors = priors_of_study(weights, study(weights))
     assert priors["head.weight"].family == "laplace"
     assert priors["head.weight"].scale == pytest.approx(0.2, rel=0.05)
     assert priors["head.bias"].scale == pytest.approx(0.5, rel=0.1)

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from bayesattn.experiments.commands import show as show_module
-from bayesattn.experiments.commands.show import ShowCommand, show
+from bayesattn.experiments.commands.show import ShowCommand, draw_regions
 from bayesattn.experiments.report.regions import Panel
 from bayesattn.experiments.runs import configure, run
 from helpers.image_files import put_coco, put_vqa
@@ -61,7 +61,7 @@ def test_an_answer(tmp_path: Path, drawn: list[Any]) -> None:
     put_vqa(tmp_path / "mine", range(30), range(30, 40))
     console = Console(record=True, width=200)
     folder = fit(tmp_path, "vqa2", "bam-wc", QUESTIONS, samples_dropout=True)
-    show(ShowCommand("vqa", folder, example=3, noise=1.0, output=tmp_path / "a.png"), console)
+    draw_regions(ShowCommand("vqa", folder, example=3, noise=1.0, output=tmp_path / "a.png"), console)
     title, ((mean, spread),), path, image = drawn[0]
     assert image is None
     assert path.read_bytes()[:4] == b"\x89PNG"
@@ -74,30 +74,30 @@ def test_an_answer(tmp_path: Path, drawn: list[Any]) -> None:
     assert float(spread.weights.sum()) > 0
 
     folder = fit(tmp_path, "vqa2", "variational-sampled", QUESTIONS | {"model": "bottom-up"})
-    show(ShowCommand("vqa", folder, output=tmp_path / "b.svg"), console)
+    draw_regions(ShowCommand("vqa", folder, output=tmp_path / "b.svg"), console)
     _, ((prior, posterior),), path, _ = drawn[1]
     assert (prior.title, posterior.title[:16]) == ("prior", "posterior, given")
     assert sums([prior, posterior]) == pytest.approx([1.0, 1.0], abs=1e-5)
     assert path.exists()
     bayesian = fit(tmp_path, "vqa2", "bam-wc", QUESTIONS | {"model": "bottom-up"})
-    show(ShowCommand("vqa", bayesian, output=tmp_path / "c.pdf"), console)
+    draw_regions(ShowCommand("vqa", bayesian, output=tmp_path / "c.pdf"), console)
     _, (panels,), _, _ = drawn[2]
     assert [panel.title for panel in panels] == ["prior", "mean", "standard deviation"]
     assert sums(panels)[:2] == pytest.approx([1.0, 1.0], abs=1e-5)
     with pytest.raises(ValueError, match=r"example=11 is not in the test set, which has 10 questions: take 1 to 10"):
-        show(ShowCommand("vqa", folder, example=11), console)
+        draw_regions(ShowCommand("vqa", folder, example=11), console)
     with pytest.raises(ValueError, match=r"is of the task 'vqa2': for `show caption` take a run of flickr8k"):
-        show(ShowCommand("caption", folder), console)
+        draw_regions(ShowCommand("caption", folder), console)
     with pytest.raises(ValueError, match=r"output must end in .png, .svg, .pdf; got a.txt"):
-        show(ShowCommand("vqa", folder, output=Path("a.txt")), console)
+        draw_regions(ShowCommand("vqa", folder, output=Path("a.txt")), console)
     with pytest.raises(ValueError, match=r"noise must not be negative"):
-        show(ShowCommand("vqa", folder, noise=-1.0), console)
+        draw_regions(ShowCommand("vqa", folder, noise=-1.0), console)
 
 
 def test_a_caption(tmp_path: Path, drawn: list[Any]) -> None:
     put_coco(tmp_path / "mine", range(30))
     folder = fit(tmp_path, "coco", "bam-wc", CAPTIONS)
-    show(ShowCommand("caption", folder, example=2, output=tmp_path / "c.png"), Console(quiet=True))
+    draw_regions(ShowCommand("caption", folder, example=2, output=tmp_path / "c.png"), Console(quiet=True))
     title, (means, spreads), path, _ = drawn[0]
     words = title.removeprefix("11: ").split()
     assert [panel.title for panel in means] == ["prior", *words, "(end)"]
@@ -105,7 +105,7 @@ def test_a_caption(tmp_path: Path, drawn: list[Any]) -> None:
     assert all(total > 0 for total in sums(spreads))
     assert path.exists()
     folder = fit(tmp_path, "coco", "soft", CAPTIONS)
-    show(ShowCommand("caption", folder, output=tmp_path / "d.png"), Console(quiet=True))
+    draw_regions(ShowCommand("caption", folder, output=tmp_path / "d.png"), Console(quiet=True))
     _, (means, spreads), _, _ = drawn[1]
     assert means[0].title != "prior"
     assert sums(spreads) == pytest.approx([0.0] * len(spreads), abs=1e-5)

@@ -16,10 +16,10 @@ from bayesattn.experiments.methods.bottlenecks import (
     PooledOptions,
     StrideOptions,
 )
-from bayesattn.experiments.models.autoencoder import Autoencoder
-from bayesattn.experiments.models.nvae import NonparametricBottleneck
-from bayesattn.experiments.models.vtp import GaussianPool
-from bayesattn.experiments.models.vts import GaussianStride
+from bayesattn.experiments.models.autoencoders.base import Autoencoder
+from bayesattn.experiments.models.autoencoders.gaussian_pool import GaussianPool
+from bayesattn.experiments.models.autoencoders.gaussian_stride import GaussianStride
+from bayesattn.experiments.models.autoencoders.nonparametric import NonparametricBottleneck
 from bayesattn.experiments.tasks import TASKS
 from bayesattn.nvib import DenoisingMultiheadAttention
 

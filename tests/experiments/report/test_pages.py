@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bayesattn.experiments.report.of_model import model_page
-from bayesattn.experiments.report.of_runs import runs_page
-from bayesattn.experiments.report.of_table import table_page
+from bayesattn.experiments.report.model_page import model_page
 from bayesattn.experiments.report.page import Page, write_page
+from bayesattn.experiments.report.runs_page import runs_page
+from bayesattn.experiments.report.table_page import table_page
 from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tables import results as kept_results
 from helpers.table_cases import RESULTS

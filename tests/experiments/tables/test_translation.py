@@ -9,8 +9,8 @@ import pytest
 from bayesattn.experiments.runs import configure
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
+from bayesattn.experiments.tables.printing import as_markdown
 from bayesattn.experiments.tables.results import TableResults
-from bayesattn.experiments.tables.show import as_markdown
 from bayesattn.experiments.tables.summary import summarise
 
 NAMES = ("deng-1", "deng-2", "deng-3", "bam-4", "bam-8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
+from bayesattn.experiments.tables.printing import as_markdown
 from bayesattn.experiments.tables.results import TableResults
-from bayesattn.experiments.tables.show import as_markdown
 from bayesattn.experiments.tables.summary import summarise
 
 

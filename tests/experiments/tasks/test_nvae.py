@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bayesattn.experiments.data.toy_sentences import toy_sentences
 from bayesattn.experiments.data.wordpiece import Wordpieces
-from bayesattn.experiments.models.autoencoder import Autoencoder, Vectors
-from bayesattn.experiments.models.t import NoBottleneck
+from bayesattn.experiments.models.autoencoders.base import Autoencoder, Vectors
+from bayesattn.experiments.models.autoencoders.no_bottleneck import NoBottleneck
 from bayesattn.experiments.models.trigram import Trigram
 from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tasks import TASKS

@@ -114,7 +114,7 @@ def study(weights: dict[str, np.ndarray]) -> list[LayerStudy]:
     return [study_layer(name, values) for name, values in weights.items() if values.ndim >= 3]
 
 
-def fitted_priors(weights: dict[str, np.ndarray], layers: Sequence[LayerStudy]) -> dict[str, WeightPrior]:
+def priors_of_study(weights: dict[str, np.ndarray], layers: Sequence[LayerStudy]) -> dict[str, WeightPrior]:
     """A preset for `mean_field`: each matrix has its best family by likelihood, each vector a Gaussian of its own size.
 
     Weights of layer norms, which start at 1, keep a Gaussian of scale 1.

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from bayesattn.experiments.commands.console import progress_bars
 from bayesattn.experiments.methods import METHODS
-from bayesattn.experiments.report.of_runs import runs_page
 from bayesattn.experiments.report.page import write_page
+from bayesattn.experiments.report.runs_page import runs_page
 from bayesattn.experiments.runs import RunConfig, RunFolder, run
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table
+from bayesattn.experiments.tables.printing import in_terminal
 from bayesattn.experiments.tables.results import TableResults, collect
-from bayesattn.experiments.tables.show import in_terminal
 from bayesattn.experiments.tables.summary import summarise
 
 BUDGET = "demo"

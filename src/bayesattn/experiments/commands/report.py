@@ -9,10 +9,10 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from bayesattn.experiments.report.of_model import model_page
-from bayesattn.experiments.report.of_runs import runs_page
-from bayesattn.experiments.report.of_table import table_page
+from bayesattn.experiments.report.model_page import model_page
 from bayesattn.experiments.report.page import Page, joined, write_page
+from bayesattn.experiments.report.runs_page import runs_page
+from bayesattn.experiments.report.table_page import table_page
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables import results as kept_results
 from bayesattn.experiments.tables.document import kept_files

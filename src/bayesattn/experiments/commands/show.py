@@ -44,7 +44,7 @@ class ShowCommand:
     """Where it is drawn: .png, .svg or .pdf."""
 
 
-def show(command: ShowCommand, console: Console) -> None:
+def draw_regions(command: ShowCommand, console: Console) -> None:
     """`bayesattn show vqa|caption --run … --example …`."""
     if command.output.suffix not in KINDS:
         raise ValueError(f"output must end in {', '.join(KINDS)}; got {command.output}.")

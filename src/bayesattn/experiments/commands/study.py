@@ -15,7 +15,7 @@ from bayesattn.experiments.analysis import plots
 from bayesattn.experiments.analysis.weight_study import (
     LayerStudy,
     collect_weights,
-    fitted_priors,
+    priors_of_study,
     study,
     study_configs,
     write_study,
@@ -55,7 +55,7 @@ def make_study(command: StudyCommand, console: Console) -> None:
     weights = collect_weights(configs, command.folder)
     layers = study(weights)
     folder = command.output or Path("study") / command.task
-    write_study(command.task, layers, fitted_priors(weights, layers), folder)
+    write_study(command.task, layers, priors_of_study(weights, layers), folder)
     plots.densities(layers, folder / "densities.png")
     plots.quantiles(layers, folder / "quantiles.png")
     plots.correlations(layers, folder / "correlations.png")

@@ -16,7 +16,7 @@ from bayesattn.experiments.runs.sweep import sweep
 from bayesattn.experiments.runs.workers import RunOutcome
 from bayesattn.experiments.tables import TABLES, Table
 from bayesattn.experiments.tables import results as kept_results
-from bayesattn.experiments.tables.show import in_terminal
+from bayesattn.experiments.tables.printing import in_terminal
 from bayesattn.experiments.tables.summary import summarise
 from bayesattn.support import checks
 

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table as RichTable
 
 from bayesattn.experiments.data.wordpiece import PAD, padded
-from bayesattn.experiments.models.autoencoder import Autoencoder
+from bayesattn.experiments.models.autoencoders.base import Autoencoder
 from bayesattn.experiments.report import nvae as figures
 from bayesattn.experiments.runs import load_run
 from bayesattn.experiments.tables import TABLES

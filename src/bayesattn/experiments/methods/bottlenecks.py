@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
-from bayesattn.experiments.models.autoencoder import Autoencoder, Bottleneck
-from bayesattn.experiments.models.nvae import NonparametricBottleneck
-from bayesattn.experiments.models.t import NoBottleneck
-from bayesattn.experiments.models.vt import GaussianVectors
-from bayesattn.experiments.models.vtp import GaussianPool, Pooling
-from bayesattn.experiments.models.vts import GaussianStride
+from bayesattn.experiments.models.autoencoders.base import Autoencoder, Bottleneck
+from bayesattn.experiments.models.autoencoders.gaussian_pool import GaussianPool, Pooling
+from bayesattn.experiments.models.autoencoders.gaussian_stride import GaussianStride
+from bayesattn.experiments.models.autoencoders.gaussian_vectors import GaussianVectors
+from bayesattn.experiments.models.autoencoders.no_bottleneck import NoBottleneck
+from bayesattn.experiments.models.autoencoders.nonparametric import NonparametricBottleneck
 from bayesattn.experiments.tasks.base import Task
 from bayesattn.nvib.layer import AlphaForm
 from bayesattn.objective import Elbo, elbo

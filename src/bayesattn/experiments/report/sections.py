@@ -14,7 +14,7 @@ from torch import Tensor
 from bayesattn import metrics
 from bayesattn.experiments.report import chart, pictures
 from bayesattn.experiments.report.page import Section, embedded, template
-from bayesattn.experiments.tables.show import difference, figure, ours, paper, title
+from bayesattn.experiments.tables.printing import difference, figure, ours, paper, title
 from bayesattn.experiments.tables.summary import FLOOR, Part
 from bayesattn.experiments.tasks.portrait import Portrait
 from bayesattn.inspection import AttentionWeights
@@ -106,7 +106,7 @@ def reliability_curve(
     ]
 
 
-def entropy(inside: dict[str, Tensor], outside: dict[str, dict[str, Tensor]], classes: int) -> Section:
+def entropies(inside: dict[str, Tensor], outside: dict[str, dict[str, Tensor]], classes: int) -> Section:
     """Histograms of predictive entropy on what the model was trained for and on what it was not, one for each model."""
     highest = torch.tensor(float(classes)).log().item()
     charts = [

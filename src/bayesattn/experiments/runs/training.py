@@ -22,10 +22,10 @@ from bayesattn.experiments.methods import Method
 from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.runs.checkpoints import Checkpoints
 from bayesattn.experiments.runs.config import RunConfig
+from bayesattn.experiments.runs.first_model import trained_first_model
 from bayesattn.experiments.runs.folder import RunFolder
 from bayesattn.experiments.runs.precision import InBfloat16
 from bayesattn.experiments.runs.stopping import Stopping
-from bayesattn.experiments.runs.trained_before import trained_before
 from bayesattn.experiments.tasks import Splits, Task, Training
 from bayesattn.experiments.tasks.base import Examples
 from bayesattn.experiments.tasks.batching import by_length
@@ -99,7 +99,7 @@ class Trainer:
 
     def _take_over(self, state: dict[str, Any], steps: int) -> None:
         """Begin with the first member where another run beside this one has trained it."""
-        before = trained_before(self.config, self.folder.path.parent)
+        before = trained_first_model(self.config, self.folder.path.parent)
         if before is not None:
             state["finished"].append(before.weights)
             state["history"] += before.history

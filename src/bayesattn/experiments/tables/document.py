@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from bayesattn.experiments.tables.printing import as_markdown
 from bayesattn.experiments.tables.registered import TABLES
 from bayesattn.experiments.tables.results import TableResults, file_name, read
-from bayesattn.experiments.tables.show import as_markdown
 from bayesattn.experiments.tables.summary import summarise
 from bayesattn.support.files import write_atomically
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesattn.experiments.data.wordpiece import PAD, Wordpieces, padded
-from bayesattn.experiments.models.autoencoder import Autoencoder, Memory
+from bayesattn.experiments.models.autoencoders.base import Autoencoder, Memory
 from bayesattn.experiments.models.trigram import Trigram
 from bayesattn.nvib import Mixture
 from bayesattn.support.annotations import Float, Int

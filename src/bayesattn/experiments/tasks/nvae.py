@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from bayesattn.experiments.data import wikitext2
 from bayesattn.experiments.data.toy_sentences import toy_sentences
 from bayesattn.experiments.data.wordpiece import PAD, Wordpieces, padded
-from bayesattn.experiments.models.autoencoder import Autoencoder
-from bayesattn.experiments.models.t import NoBottleneck
+from bayesattn.experiments.models.autoencoders.base import Autoencoder
+from bayesattn.experiments.models.autoencoders.no_bottleneck import NoBottleneck
 from bayesattn.experiments.models.trigram import Trigram
 from bayesattn.experiments.tasks.autoencoding import Writer, generation, interpolation, reconstruction
 from bayesattn.experiments.tasks.base import Evaluation, Examples, HasModels, Predictor, Splits, Task, Training

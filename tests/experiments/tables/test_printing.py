@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from bayesattn.experiments.tables.show import as_markdown, figure, in_terminal
+from bayesattn.experiments.tables.printing import as_markdown, figure, in_terminal
 from bayesattn.experiments.tables.summary import summarise
 from helpers.table_cases import RESULTS, TABLE
 

@@ -69,13 +69,13 @@ class Autoencoder(nn.Module):
     Args:
         vocabulary: number of tokens.
         max_len: most tokens of a text, its end among them.
-        bottleneck: see `models/t.py`, `vt.py`, `vtp.py`, `vts.py`, `nvae.py`.
+        bottleneck: one of the other files of this package.
         dim, depth, heads, feedforward, dropout: of the transformer; `feedforward` is 4 dim by default.
         pad, start, end: special tokens. Padding comes last.
         words: a number that tells which words the tokens stand for; it is kept with the weights.
 
     >>> import torch
-    >>> from bayesattn.experiments.models.t import NoBottleneck
+    >>> from bayesattn.experiments.models.autoencoders.no_bottleneck import NoBottleneck
     >>> model = Autoencoder(20, 8, NoBottleneck(), dim=16)
     >>> tokens = torch.tensor([[5, 6, 7, 3], [9, 3, 0, 0]])
     >>> nll = model(tokens)

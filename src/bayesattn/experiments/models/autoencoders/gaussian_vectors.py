@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn.experiments.models.autoencoder import Bottleneck, Vectors
+from bayesattn.experiments.models.autoencoders.base import Bottleneck, Vectors
 from bayesattn.scopes import modes, recording
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Int

@@ -25,7 +25,7 @@ class Trained:
     seconds_per_step: float
 
 
-def trained_before(config: RunConfig, parent: Path) -> Trained | None:
+def trained_first_model(config: RunConfig, parent: Path) -> Trained | None:
     """The first model of the run `config`, if a finished run below `parent` trained it, seed for seed and option for option."""
     for method in config.make_method().first_trained_by(config.make_task()):
         folder = RunFolder.of(parent, replace(config, method=method, method_options=METHODS.entry(method).options))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from bayesattn.experiments.models.autoencoder import Bottleneck
+from bayesattn.experiments.models.autoencoders.base import Bottleneck
 from bayesattn.nvib import NVIB, DenoisingMultiheadAttention, Mixture
 from bayesattn.nvib.layer import AlphaForm
 

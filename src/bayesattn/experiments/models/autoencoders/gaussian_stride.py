@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from bayesattn.experiments.models.autoencoder import Vectors
-from bayesattn.experiments.models.vt import GaussianVectors
+from bayesattn.experiments.models.autoencoders.base import Vectors
+from bayesattn.experiments.models.autoencoders.gaussian_vectors import GaussianVectors
 from bayesattn.support.annotations import Bool
 
 

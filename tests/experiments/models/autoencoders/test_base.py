@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch.distributions import Normal, kl_divergence
 
 import bayesattn as ba
-from bayesattn.experiments.models.autoencoder import Autoencoder, Bottleneck, Vectors
-from bayesattn.experiments.models.nvae import NonparametricBottleneck
-from bayesattn.experiments.models.t import NoBottleneck
-from bayesattn.experiments.models.vt import GaussianVectors
-from bayesattn.experiments.models.vtp import GaussianPool
-from bayesattn.experiments.models.vts import GaussianStride
+from bayesattn.experiments.models.autoencoders.base import Autoencoder, Bottleneck, Vectors
+from bayesattn.experiments.models.autoencoders.gaussian_pool import GaussianPool
+from bayesattn.experiments.models.autoencoders.gaussian_stride import GaussianStride
+from bayesattn.experiments.models.autoencoders.gaussian_vectors import GaussianVectors
+from bayesattn.experiments.models.autoencoders.no_bottleneck import NoBottleneck
+from bayesattn.experiments.models.autoencoders.nonparametric import NonparametricBottleneck
 from bayesattn.nvib import Mixture
 from helpers.monte_carlo import assert_is_mean
 

@@ -131,7 +131,7 @@ def _categorical(looked: Sequence[_Looked]) -> list[Section]:
         outside[each.name] = {name: _entropy(each, others[:TESTED]) for name, others in found.items()}
         curves[each.name] = (prediction.entropy[counted], (prediction.label != each.labels)[counted])
     classes = looked[0].prediction.samples.shape[-1]
-    parts.append(sections.entropy(inside, {name: sets for name, sets in outside.items() if sets}, classes))
+    parts.append(sections.entropies(inside, {name: sets for name, sets in outside.items() if sets}, classes))
     parts.append(sections.risk_coverage(curves))
     last = looked[-1]
     portraits = last.run.task.portraits(last.inputs)

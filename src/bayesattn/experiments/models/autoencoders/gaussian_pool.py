@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bayesattn.experiments.models.autoencoder import Vectors
-from bayesattn.experiments.models.vt import GaussianVectors
+from bayesattn.experiments.models.autoencoders.base import Vectors
+from bayesattn.experiments.models.autoencoders.gaussian_vectors import GaussianVectors
 from bayesattn.support import checks
 
 Pooling = Literal["mean", "max"]

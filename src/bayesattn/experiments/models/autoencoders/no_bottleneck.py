@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from bayesattn.experiments.models.autoencoder import Bottleneck, Vectors
+from bayesattn.experiments.models.autoencoders.base import Bottleneck, Vectors
 
 
 class NoBottleneck(Bottleneck):

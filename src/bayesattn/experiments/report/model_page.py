@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from bayesattn.experiments.report import sections
-from bayesattn.experiments.report.of_runs import DRAWS, EXPLORED
 from bayesattn.experiments.report.page import Page
+from bayesattn.experiments.report.runs_page import DRAWS, EXPLORED
 from bayesattn.experiments.tasks.portrait import Portrait, words
 from bayesattn.inspection import attention_weights
 from bayesattn.prediction.predictions import CategoricalPrediction
@@ -52,7 +52,7 @@ def model_page(model: Path, sentences: Path) -> Page:
         f"{len(texts)} sentences, {SAMPLES} samples each. Made by bayesattn report.",
         (
             sections.most_and_least_certain(shown, Path(model).name),
-            sections.entropy({Path(model).name: prediction.entropy}, {}, len(names)),
+            sections.entropies({Path(model).name: prediction.entropy}, {}, len(names)),
             sections.explorer({Path(model).name: [_explored(classifier, tokenizer, texts[place]) for place in chosen]}),
         ),
     )

@@ -1,0 +1,76 @@
+"""`bayesattn run`, as a person types it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from helpers.command_line import bayesattn
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
+SMALL = ("--epochs", "1", "--samples", "2", "--hidden", "8", "--feedforward", "8")
+
+
+def test_a_run_prints_its_metrics_and_is_read_the_second_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ("run", "toy-m3", "attn-dirichlet", "--seed", "4", "--prior-concentration", "0.5", *SMALL)
+    bayesattn(monkeypatch, *arguments)
+    first = capsys.readouterr().out
+    (folder,) = (tmp_path / "runs").iterdir()
+    result = json.loads((folder / "result.json").read_text())
+    assert f"{result['metrics']['log_likelihood']:.4f}" in first
+    assert result["config"]["seed"] == 4
+    assert result["config"]["method_options"]["prior_concentration"] == 0.5
+    bayesattn(monkeypatch, *arguments)
+    assert "Had finished before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "toy-m33", "mle"), r"task='toy-m33' is not known. Did you mean 'toy-m3'"),
+        (("run", "toy-m3", "attn-dirichlett"), r"method='attn-dirichlett' is not known. Did you mean 'attn-dirichlet'"),
+    ],
+)
+def test_mistakes_are_answered_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(SystemExit, match=message):
+        bayesattn(monkeypatch, *arguments)
+
+
+def test_an_unknown_option_suggests_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        bayesattn(monkeypatch, "run", "toy-m3", "attn-dirichlet", "--prior-concentratio", "2")
+    assert "--prior-concentration" in capsys.readouterr().err
+
+
+def test_an_impossible_value_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        bayesattn(monkeypatch, "run", "toy-m3", "mle", "--epochs", "0")
+    assert "epochs must be a whole number of at least 1, got 0" in capsys.readouterr().err
+
+
+def test_every_hyper_parameter_is_in_the_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        bayesattn(monkeypatch, "run", "pos", "bam-wc", "--help")
+    printed = capsys.readouterr().out
+    assert all(
+        name in printed for name in ("--kl-weight", "--k FLOAT", "--beta", "--epochs", "--hidden", "--ambiguity")
+    )
+
+
+def test_damaged_data_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "data/ud_ewt/en_ewt-ud-train.conllu.gz"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(gzip.compress(b"1\tword\n" * 1000)[:-20])
+    with pytest.raises(SystemExit, match=r"en_ewt-ud-train.conllu.gz is damaged: .*truncated. Get it from https://"):
+        bayesattn(monkeypatch, "run", "pos", "mle", "--no-ambiguity")

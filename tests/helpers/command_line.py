@@ -1,0 +1,15 @@
+"""The command line, as a person types it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from bayesattn.experiments import cli
+
+
+def bayesattn(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    """Run `bayesattn` with these arguments."""
+    monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments])
+    cli.main()
