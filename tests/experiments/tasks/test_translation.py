@@ -9,6 +9,7 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
+from bayesattn.alignment import Marginal
 from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.data.subwords import PAD
 from bayesattn.experiments.models.seq2seq import Seq2Seq
@@ -112,6 +113,31 @@ def test_figures_are_those_of_their_definitions() -> None:
     assert found.metrics["bleu"] == pytest.approx(scorer.corpus_score(texts, [task.corpus.test.target]).score)
     assert found.details["bleu_signature"].startswith("nrefs:1|case:lc|eff:no|tok:13a")
     assert found.details["translations"][0]["translation"] == texts[0]
+
+
+def test_any_model_is_also_tested_as_a_latent_mixture_and_as_soft_attention() -> None:
+    """Table 2 right of Deng et al.: the perplexity against K."""
+    task = make(most_k=3)
+    model = task.build(0.0).eval()
+    assert isinstance(model, Seq2Seq)
+    source, target = task.load().test
+    found = task.evaluate(lambda given: task.predict(model, given, 1, False), task.load()).metrics
+    tokens = (target[:, 1:] != PAD).sum()
+    assert [name for name in found if "latent" in name] == [
+        *(f"perplexity_latent_{k}" for k in (1, 2, 3)),
+        "perplexity_latent",
+    ]
+    with torch.no_grad():
+        of_three = model.log_likelihood(source, target, 3, Marginal()).sum()
+    assert found["perplexity_latent_3"] == pytest.approx(math.exp(-of_three / tokens), rel=1e-5)
+    assert found["perplexity_soft"] == pytest.approx(found["perplexity"], rel=1e-6), "this one is soft attention"
+    assert "perplexity_soft" not in task_without_figures()
+
+
+def task_without_figures() -> dict[str, float]:
+    task = make()
+    model = task.build(0.0).eval()
+    return task.evaluate(lambda given: task.predict(model, given, 1, False), task.load()).metrics
 
 
 def test_a_run_learns_the_language_and_is_loaded_again(tmp_path: Path) -> None:
