@@ -93,25 +93,32 @@ class TranslationTask(Task):
 
     likelihood = "categorical"
     point_estimate = True
-    train_files: ParallelFiles
-    validation_files: ParallelFiles
-    test_files: ParallelFiles
+    train_files: ParallelFiles | None = None
+    validation_files: ParallelFiles | None = None
+    test_files: ParallelFiles | None = None
+    """Of corpora that come as two files for each part; another overrides `parts`."""
     bleu_tokenizer = "13a"
     """How sacrebleu splits the text of hypotheses and references; "none" for text that comes in words."""
 
     def __init__(self, options: TranslationOptions):
         self.options = options
         self.dropout = options.dropout
-        parts = (self.train_files, self.validation_files, self.test_files)
-        self.files = tuple(file for part in parts for file in (part.source, part.target))
+        self.files = tuple(file for part in self._pairs_of_files() for file in (part.source, part.target))
+
+    def _pairs_of_files(self) -> list[ParallelFiles]:
+        every = (self.train_files, self.validation_files, self.test_files)
+        return [part for part in every if part is not None]
+
+    def parts(self) -> tuple[ParallelText, ParallelText, ParallelText]:
+        """The sentences that train, validate and test."""
+        train, validation, test = (read_parallel(part) for part in self._pairs_of_files())
+        return train, validation, test
 
     @cached_property
     def corpus(self) -> Corpus:
         """The data, made ready."""
         options = self.options
-        train, validation, test = (
-            read_parallel(part) for part in (self.train_files, self.validation_files, self.test_files)
-        )
+        train, validation, test = self.parts()
         if options.joint:
             source = target = Subwords.train([*train.source, *train.target], options.vocabulary)
         else:
