@@ -42,6 +42,7 @@ GRAPH_METRICS = (
         Metric(f"pavpu_{level}", f"pavpu_{level}", f"PAvPU % at {level}", True, scale=100.0)
         for level in ("0.01", "0.05", "0.1")
     ),
+    Metric("", "pavpu_two_sample_0.05", "PAvPU % at 0.05, two-sample test", True, scale=100.0),
 )
 
 
