@@ -14,6 +14,9 @@ from bayesattn.scopes.modes import current_generator
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
 
+Baseline = Literal["soft", "others", "none"]
+"""What is subtracted from the reward of a draw."""
+
 
 class ExpectedLogLikelihood(Objective):
     """E_{z ~ r} log f(y | memory_z), r the prior or the posterior.
@@ -22,19 +25,24 @@ class ExpectedLogLikelihood(Objective):
 
         log f(z) + sg[log f(z) - B] · log r(z),      B = log f(E_p z), soft attention under the prior,
 
-    sg = no gradient: unbiased with any B that does not depend on z, and of low variance with this one.
+    sg = no gradient: unbiased with any B that does not depend on z, and of low variance with this one. baseline="others": B of a draw is
+    the mean of log f over the other draws of the same token, which needs no soft pass.
     """
 
     def __init__(
         self,
         samples: int | None = None,
-        baseline: Literal["soft", "none"] = "soft",
+        baseline: Baseline = "soft",
         train_baseline: bool = False,
         chunk: int = CHUNK,
     ):
         super().__init__()
         self.samples = None if samples is None else checks.whole("samples", samples, hint="None enumerates.")
-        self.baseline = checks.one_of("baseline", baseline, ("soft", "none"))
+        self.baseline = checks.one_of("baseline", baseline, ("soft", "others", "none"))
+        if baseline == "others" and (samples is None or samples < 2):
+            raise ValueError(
+                f"baseline='others' needs samples=2 or more, got samples={samples!r}: a draw is compared with the others."
+            )
         self.train_baseline = train_baseline
         if train_baseline and (samples is None or baseline != "soft"):
             raise ValueError(
@@ -58,4 +66,6 @@ class ExpectedLogLikelihood(Objective):
                 soft = alignment.soft_log_likelihood()
             reward = reward - soft.detach()
             value = value + (soft - soft.detach())
+        elif self.baseline == "others":
+            reward = (reward - reward.mean(0)) * (len(reward) / (len(reward) - 1))
         return (value + reward * (log_chosen - log_chosen.detach())).mean(0)

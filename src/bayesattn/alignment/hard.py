@@ -16,7 +16,8 @@ class Hard(ExpectedLogLikelihood):
 
     Args:
         samples: None (default) enumerates; a number draws that many alignments in training (REINFORCE).
-        baseline: what is subtracted from the reward: "soft" (default), log f(E_p z) of the same step, or "none".
+        baseline: what is subtracted from the reward: "soft" (default), log f(E_p z) of the same step, "others", the mean
+            over the other draws (samples=2 or more), or "none".
         train_baseline: also train the soft pass, as an option of the released code does.
         chunk: how many (choice, example, target token) the likelihood sees at once when enumerating.
     """

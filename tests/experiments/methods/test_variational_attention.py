@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -141,6 +142,43 @@ def test_bams_annealing_is_the_sigmoid_of_rho_times_the_minibatch() -> None:
     for name in ("kl_sigmoid", "kl_rho"):
         with pytest.raises(ValueError, match=f"{name} must not be negative, got -1.0"):
             GaussianOptions(**{name: -1.0})
+
+
+@pytest.mark.parametrize("k", [1.0, 3.0])
+def test_the_kl_of_bam_as_printed(k: float) -> None:
+    """Equations 2 to 5 for one row, by hand: raw scores for log E[S], and α = Ψ, the softmax of the network over the keys."""
+    beta, query, keys = 0.4, torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5, 8)
+    found = []
+    for form in ("code", "printed"):
+        method = method_of("bam-wc", k=k, beta=beta, kl_form=form)
+        assert isinstance(method, AttentionMethod)
+        torch.manual_seed(1)
+        posterior = method.posterior(TASK).bind(num_heads=1, head_dim=8)
+        with ba.record() as latents:
+            ba.attend(query, keys, keys, posterior)
+        found.append(latents.local_kl[0])
+    psi = posterior.prior.share_logits(keys).flatten().softmax(0)  # pyright: ignore
+    scores = (query[0, 0] @ keys[0, 0].T).squeeze(0) / math.sqrt(8)
+    posterior_mean, euler = scores.exp(), 0.5772156649
+    log_scale = scores - math.lgamma(1 + 1 / k)
+    by_hand = euler * psi / k - psi * log_scale + math.log(k) + beta * posterior_mean - euler - 1
+    by_hand = (by_hand - psi * math.log(beta) + psi.lgamma()).sum()
+    torch.testing.assert_close(found[1], by_hand, rtol=1e-4, atol=1e-4)
+    assert abs(float((found[0] - by_hand).detach())) > 0.1, "the code's is another"
+
+
+def test_the_lognormal_kl_as_printed_has_the_share_for_its_location() -> None:
+    query, keys, sigma, prior_sigma = torch.randn(1, 1, 1, 8), torch.randn(1, 1, 5, 8), 0.5, 2.0
+    method = method_of("bam-lc", sigma=sigma, prior_sigma=prior_sigma, kl_form="printed")
+    assert isinstance(method, AttentionMethod)
+    posterior = method.posterior(TASK).bind(num_heads=1, head_dim=8)
+    with ba.record() as latents:
+        ba.attend(query, keys, keys, posterior)
+    psi = posterior.prior.share_logits(keys).flatten().softmax(0)  # pyright: ignore
+    scores = (query[0, 0] @ keys[0, 0].T).squeeze(0) / math.sqrt(8)
+    drawn = torch.distributions.Normal(scores - sigma**2 / 2, sigma)
+    by_hand = torch.distributions.kl_divergence(drawn, torch.distributions.Normal(psi, prior_sigma)).sum()
+    torch.testing.assert_close(latents.local_kl[0], by_hand, rtol=1e-4, atol=1e-4)
 
 
 def test_a_detached_kl_is_reported_and_trains_nothing() -> None:

@@ -137,6 +137,31 @@ def test_k_max_with_the_whole_source_is_exact_and_with_one_is_not(attention: Any
     assert (value(1) - value(None)).abs().max() > 1e-3
 
 
+def test_a_model_trained_by_soft_attention_is_tested_as_the_latent_mixture_of_the_k_largest(attention: Any) -> None:
+    """Σ_k p_k f(k) over the two most probable positions, by hand: f(k) is the model with all weight on position k."""
+    model = small(attention).eval()
+    source, target = SOURCE[:1], TARGET[:1, :2]  # one target token: nothing has been fed back
+    with torch.no_grad():
+        prior = model.alignments(source, target)[0][0, 0]
+        encoded = model._encode(model.source_embedding(source), source)
+        query = model.decoder(model.target_embedding(target[:, :-1]), encoded).queries[0, 0]
+        hidden = [torch.tanh(model.query_readout(query) + model.context_readout(at)) for at in encoded.memory[0]]
+        of_each = torch.stack([model.vocabulary(each).softmax(-1)[target[0, 1]] for each in hidden])
+        largest = prior.topk(2).indices
+        by_hand = (prior[largest] * of_each[largest]).sum() / prior[largest].sum()
+        found = model.log_likelihood(source, target, 2, Marginal())[0, 0]
+        whole = model.log_likelihood(source, target, tested_as=Marginal())[0, 0]
+        average = torch.tanh(model.query_readout(query) + model.context_readout(prior @ encoded.memory[0]))
+        soft = model.log_likelihood(source, target, tested_as=Soft())[0, 0]
+    torch.testing.assert_close(found.exp(), by_hand)
+    torch.testing.assert_close(whole.exp(), prior @ of_each)
+    torch.testing.assert_close(soft, model.vocabulary(average).log_softmax(-1)[target[0, 1]])
+    assert perplexity(model, [(source, target)], 2, Marginal()) == pytest.approx(1 / float(by_hand), rel=1e-5)
+    if isinstance(attention, Soft):
+        own = model.log_likelihood(source, target, 2).detach()[0, 0]
+        assert abs(float(own - found)) > 1e-6, "the average of contexts is not the mixture of predictions"
+
+
 def test_alignments_are_distributions_over_the_source() -> None:
     model = small(Variational()).eval()
     prior, posterior = model.alignments(SOURCE, TARGET)

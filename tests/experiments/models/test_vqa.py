@@ -101,6 +101,18 @@ def test_the_likelihood_concatenates_region_and_question() -> None:
     assert not torch.allclose(found, other)
 
 
+def test_a_model_trained_by_soft_attention_is_tested_as_a_latent_mixture_and_the_other_way_round() -> None:
+    regions, mask, words, _ = batch()
+    soft, marginal = make(Soft()).eval(), make(Marginal()).eval()
+    torch.testing.assert_close(soft(regions, mask, words, tested_as=Marginal()), marginal(regions, mask, words))
+    torch.testing.assert_close(marginal(regions, mask, words, tested_as=Soft()), soft(regions, mask, words))
+    best = soft.region_weights(regions, mask, words).argmax(-1)
+    only = torch.nn.functional.one_hot(best, 5).bool()
+    one = soft(regions, mask, words, tested_as=Marginal(), k_max=1)
+    torch.testing.assert_close(one, soft(regions, only, words))
+    assert not torch.allclose(soft(regions, mask, words), marginal(regions, mask, words))
+
+
 def test_dropout_is_before_the_output_layer_only() -> None:
     """ "on the penultimate layer (i.e. before affine transformation into answer vocabulary)": no alignment is drawn with it."""
     regions, mask, words, answer = batch()

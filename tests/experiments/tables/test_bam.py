@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
+from bayesattn.experiments.tables.results import read
+from bayesattn.experiments.tables.summary import summarise
 
 RESULTS = Path(__file__).parents[3] / "results"
 
@@ -53,6 +56,24 @@ def test_the_papers_k_on_language_models() -> None:
         assert (found.beta, found.network_width, found.kl_sigmoid) == (0.01, 5, 0.0), "no annealing there"
 
 
+@pytest.mark.parametrize(("table", "task", "budget"), [("bam-1", "cora", "paper"), ("bam-5", "mrpc", "small")])
+def test_rows_of_the_printed_kl_differ_in_the_kl_alone(table: str, task: str, budget: str) -> None:
+    papers = options(task, "bam-wc", table, budget)
+    for reduction in ("mean", "sum"):
+        found = options(task, f"bam-wc, as printed, {reduction}", table, budget)
+        assert (found.kl_form, found.kl_reduction, found.prior_over) == ("printed", reduction, "row")
+        assert replace(found, kl_form="code", kl_reduction="mean", prior_over=papers.prior_over) == papers
+
+
+@pytest.mark.parametrize("name", ["bam-1", "bam-5-small"])
+def test_kept_runs_are_still_runs_of_their_tables(name: str) -> None:
+    kept = read(RESULTS / f"{name}.json")
+    table = TABLES[kept.table]
+    assert set(kept.by_name) <= {config.name for config in table.configs(kept.budget)}
+    part = summarise(table, kept)[0]
+    assert next(row.seeds for row in part.rows if row.method == "bam-wc") >= 3
+
+
 def test_the_tuned_k_is_the_best_of_the_committed_grid() -> None:
     runs = json.loads((RESULTS / "bam-5-k-small.json").read_text())["runs"]
     best: dict[str, tuple[float, float]] = {}
@@ -77,7 +98,9 @@ def test_the_row_with_a_light_kl_differs_in_the_weight_alone() -> None:
 
 def test_seeds_and_shared_runs() -> None:
     seeds = {task: {c.seed for c in TABLES["bam-1"].configs(tasks=[task])} for task in TABLES["bam-1"].tasks()}
-    assert {task: len(found) for task, found in seeds.items()} == {"cora": 10, "citeseer": 10, "pubmed": 5}
+    assert {task: len(found) for task, found in seeds.items()} == {"cora": 10, "citeseer": 10, "pubmed": 10}
+    pubmed = Counter(c.method for c in TABLES["bam-1"].configs(tasks=["pubmed"], methods=["gat", "bam-lf", "bam-wf"]))
+    assert pubmed == {"gat": 10, "bam-lf": 5, "bam-wf": 10}
     runs = {config.name for config in TABLES["bam-1"].configs()}
     assert {config.name for config in TABLES["bam-noise"].configs()} <= runs
     language = TABLES["bam-5"].configs("small")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bayesattn.experiments.runs import configure
-from bayesattn.experiments.tables import Variant
+from bayesattn.experiments.tables import TABLES, Variant
 from bayesattn.experiments.tables.results import TableResults
 from bayesattn.experiments.tables.summary import FLOOR, summarise
 from helpers.table_cases import RESULTS, TABLE, made_up
@@ -74,6 +74,13 @@ def test_an_option_that_one_row_sets_and_the_other_leaves_at_its_default_tells_t
     ]
     (part,) = summarise(table, TableResults(table.name, "paper", {}, runs))
     assert [row.cells[0].mean for row in part.rows if row.seeds] == [-26.0, -25.0]
+
+
+def test_runs_that_were_made_before_an_option_existed_are_seeds_of_the_same_row() -> None:
+    runs = [made_up("attn-gaussian", seed, -30.0, 1.0) for seed in range(2)]
+    del runs[0]["config"]["method_options"]["kl_rho"]
+    (part, *_) = summarise(TABLES["thesis-3.11"], TableResults("thesis-3.11", "small", {}, runs))
+    assert ", 2 seed(s)," in part.spent
 
 
 def test_what_was_spent_is_said() -> None:

@@ -54,6 +54,32 @@ def test_the_small_budget_leaves_out_what_needs_data_by_hand_and_runs_are_shared
     assert {(config.task, config.training.epochs) for config in paper} == {("iwslt14", 30), ("multi30k", 15)}
 
 
+def test_the_rows_of_tatoeba() -> None:
+    table = TABLES["deng-1-tatoeba"]
+    configs = table.configs("judge")
+    by_row = {row: table.configs("judge", methods=[row]) for row in table.methods}
+    assert {row: len(found) for row, found in by_row.items()} == {
+        **dict.fromkeys(table.methods, 2),
+        **dict.fromkeys(("marginal", "hard-enumerated", "variational-enumerated"), 1),
+        "relaxed": 0,
+    }
+    assert len({config.name for config in configs}) == 15
+    draws = {
+        row: (by_row[row][0].method_options.samples, by_row[row][0].method_options.baseline)
+        for row in table.methods
+        if row.startswith("variational-sampled")
+    }
+    assert draws == {
+        "variational-sampled": (1, "soft"),
+        "variational-sampled, no baseline": (1, "none"),
+        "variational-sampled, 4 draws": (4, "others"),
+    }
+    assert {config.name for config in TABLES["deng-2-k"].configs("judge")} <= {config.name for config in configs}
+    one = configs[0]
+    assert (one.task, one.task_options.max_length, one.task_options.vocabulary) == ("tatoeba", 14, 2000)
+    assert one.training.epochs * 2112 == pytest.approx(20_000, rel=0.06)
+
+
 def test_bams_options_for_translation() -> None:
     (config,) = TABLES["bam-4"].configs("small", seeds=1, tasks=("multi30k",), methods=("bam-wc",))
     assert (config.method_options.k, config.method_options.beta) == (5.0, 1e-6)

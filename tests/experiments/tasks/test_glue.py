@@ -88,7 +88,7 @@ def test_figures_of_known_classes() -> None:
     splits = Splits(EMPTY, examples, examples)
 
     def found(name: str) -> Evaluation:
-        return TASKS.create(name).evaluate(lambda inputs: ba.CategoricalPrediction(logits[None]), splits)
+        return TASKS.create(name).evaluate(lambda inputs, **kind: ba.CategoricalPrediction(logits[None]), splits)
 
     cola = found("cola").metrics
     assert cola["accuracy"] == pytest.approx(5 / 6)
@@ -101,13 +101,33 @@ def test_figures_of_known_classes() -> None:
     assert found("rte").metrics["score"] == pytest.approx(5 / 6)
 
 
+def test_the_papers_score_is_the_point_estimates() -> None:
+    """BAM, 3.4: point estimates come from "substituting the latent variables by their posterior expectations"."""
+    labels = torch.tensor([1, 0, 1, 0])
+    point = torch.tensor([[0.0, 2], [2, 0], [0, 2], [0, 2]])
+    sampled = torch.stack([point, -3 * point, -3 * point])  # its mean says the opposite
+    examples = (torch.zeros(4), labels)
+
+    def predict(inputs: torch.Tensor, point_estimate: bool = False) -> ba.CategoricalPrediction:
+        return ba.CategoricalPrediction(point[None] if point_estimate else sampled)
+
+    found = TASKS.create("rte").evaluate(predict, Splits(EMPTY, examples, examples)).metrics
+    assert found["score_of_point_estimate"] == 0.75
+    assert found["score"] == 0.25
+    for level in ("0.01", "0.05", "0.1"):
+        wanted = ba.metrics.pavpu(sampled, labels, threshold=float(level), test="welch", on="probs").value
+        assert found[f"pavpu_two_sample_{level}"] == wanted
+
+
 def test_figures_of_a_known_regression() -> None:
     values = 5 * torch.rand(4000)
     scales = torch.full((1, 4000), 0.5)
     means = values + 0.5 * torch.randn(4000)
     examples = (torch.zeros(4000), values)
     splits = Splits(EMPTY, examples, examples)
-    found = TASKS.create("stsb").evaluate(lambda inputs: ba.GaussianPrediction(means[None], scales), splits).metrics
+    found = (
+        TASKS.create("stsb").evaluate(lambda inputs, **kind: ba.GaussianPrediction(means[None], scales), splits).metrics
+    )
     assert found["validation_nll"] == pytest.approx(found["nll"])
     assert found["coverage_0.9"] == pytest.approx(0.9, abs=0.02)
     assert found["coverage_0.5"] == pytest.approx(0.5, abs=0.03)

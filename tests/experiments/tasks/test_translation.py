@@ -9,6 +9,8 @@ import pytest
 import torch
 from sacrebleu.metrics.bleu import BLEU
 
+from bayesattn.alignment import Marginal
+from bayesattn.experiments.data import tatoeba
 from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.data.subwords import PAD
 from bayesattn.experiments.models.seq2seq import Seq2Seq
@@ -16,9 +18,11 @@ from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tasks import TASKS
 from bayesattn.experiments.tasks.iwslt14 import Iwslt14Task
 from bayesattn.experiments.tasks.multi30k import Multi30kTask
+from bayesattn.experiments.tasks.tatoeba import TatoebaTask
 from bayesattn.experiments.tasks.translated import Translations
 from bayesattn.experiments.tasks.translation import TranslationOptions
-from helpers.parallel_corpus import SMALL, put_corpus
+from helpers.data_files import put
+from helpers.parallel_corpus import SMALL, put_corpus, sentences
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +118,31 @@ def test_figures_are_those_of_their_definitions() -> None:
     assert found.details["translations"][0]["translation"] == texts[0]
 
 
+def test_any_model_is_also_tested_as_a_latent_mixture_and_as_soft_attention() -> None:
+    """Table 2 right of Deng et al.: the perplexity against K."""
+    task = make(most_k=3)
+    model = task.build(0.0).eval()
+    assert isinstance(model, Seq2Seq)
+    source, target = task.load().test
+    found = task.evaluate(lambda given: task.predict(model, given, 1, False), task.load()).metrics
+    tokens = (target[:, 1:] != PAD).sum()
+    assert [name for name in found if "latent" in name] == [
+        *(f"perplexity_latent_{k}" for k in (1, 2, 3)),
+        "perplexity_latent",
+    ]
+    with torch.no_grad():
+        of_three = model.log_likelihood(source, target, 3, Marginal()).sum()
+    assert found["perplexity_latent_3"] == pytest.approx(math.exp(-of_three / tokens), rel=1e-5)
+    assert found["perplexity_soft"] == pytest.approx(found["perplexity"], rel=1e-6), "this one is soft attention"
+    assert "perplexity_soft" not in task_without_figures()
+
+
+def task_without_figures() -> dict[str, float]:
+    task = make()
+    model = task.build(0.0).eval()
+    return task.evaluate(lambda given: task.predict(model, given, 1, False), task.load()).metrics
+
+
 def test_a_run_learns_the_language_and_is_loaded_again(tmp_path: Path) -> None:
     config = configure(
         "multi30k",
@@ -138,6 +167,25 @@ def test_methods_of_several_models_are_refused_before_anything_is_trained(method
     with pytest.raises(ValueError, match=f"multi30k is predicted by one model without noise, which {method} is not"):
         run(config, tmp_path)
     assert not (tmp_path / config.name / "config.json").exists()
+
+
+def test_tatoeba_is_one_file_that_is_split_and_a_run_of_four_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    german, english = sentences(400, 5)
+    lines = "".join(f"{to}\t{of}\n" for of, to in zip(german, english, strict=True))
+    monkeypatch.setattr(TatoebaTask, "file", put(tmp_path / "data", tatoeba.FILE, lines.encode()))
+    config = configure(
+        "tatoeba",
+        "variational-sampled",
+        training={"epochs": 1, "batch_size": 50},
+        task_options=SMALL,
+        method_options={"samples": 4, "baseline": "others"},
+    )
+    result = run(config, tmp_path / "runs")
+    assert 1 < result["metrics"]["perplexity"] < 200
+    assert 300 < result["details"]["training_pairs"] < 400
+    assert [file.path for file in TASKS.create("tatoeba").files] == ["tatoeba_deu_eng/deu.txt"]
 
 
 def test_iwslt14_says_what_is_missing_and_learns_when_it_is_there(

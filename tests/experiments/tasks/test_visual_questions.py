@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from scipy import stats
 from torchmetrics.functional.classification import multiclass_calibration_error
 
 import bayesattn as ba
@@ -53,6 +54,19 @@ def test_figures_by_hand() -> None:
     assert found["pavpu"] == pytest.approx((1.0 + 0.0 + 1 / 3 + 2 / 3) / 4)
     assert found["pavpu_number"] == pytest.approx((1.0 + 2 / 3) / 2)
     assert found["pavpu_other"] == pytest.approx((0.0 + 1 / 3) / 2)
+
+
+def test_the_papers_two_sample_test_on_probabilities_stands_beside_the_paired_one() -> None:
+    """Two answers that rise and fall together: their difference is sure, and small beside how much each of them varies."""
+    together = torch.tensor([3.0, 0.0] * 3)
+    samples = torch.stack([together, together - 0.05, torch.zeros(6)], -1).unsqueeze(1)
+    sampled = ba.CategoricalPrediction(samples)
+    found = answer_figures(sampled, sampled, torch.zeros(1, 1, dtype=torch.long), ["other"])
+    probabilities = samples[:, 0].double().softmax(-1).numpy()
+    assert stats.ttest_ind(probabilities[:, 0], probabilities[:, 1], equal_var=False).pvalue > 0.05
+    assert found["accuracy"] == 1.0
+    assert found["pavpu"] == 1.0, "right and certain"
+    assert found["pavpu_two_sample"] == 0.0, "right and uncertain"
 
 
 def test_the_likelihood_is_that_of_a_random_annotator() -> None:
@@ -138,7 +152,8 @@ def test_noise_is_the_same_for_all_samples(published: Path) -> None:
     task = make(published)
     model = task.build(0.0).eval()
     images, words, _ = task.load().test
-    noisy = task.predict(model, (images, words, torch.full((30,), 5.0)), 4)
+    with pytest.warns(UserWarning, match="nothing in it is random"):
+        noisy = task.predict(model, (images, words, torch.full((30,), 5.0)), 4)
     assert torch.equal(noisy.samples[0], noisy.samples[3])
     clean = task.predict(model, (images, words), 1)
     assert not torch.allclose(noisy.samples[0], clean.samples[0])

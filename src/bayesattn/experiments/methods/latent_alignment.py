@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bayesattn import alignment
 from bayesattn.alignment import Objective
+from bayesattn.alignment.expectation import Baseline
 from bayesattn.alignment.mixture import CHUNK
 from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
@@ -39,8 +40,8 @@ class SampledOptions:
 
     samples: int = 1
     """Draws for each target token."""
-    baseline: Literal["soft", "none"] = "soft"
-    """What is subtracted from the reward: the likelihood under soft attention, or nothing."""
+    baseline: Baseline = "soft"
+    """What is subtracted from the reward: the likelihood under soft attention, its mean over the other draws, or nothing."""
     train_baseline: bool = False
     """Train the baseline too."""
 

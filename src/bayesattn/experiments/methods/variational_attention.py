@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -151,6 +152,12 @@ class DirichletAttention(AttentionMethod):
         )
 
 
+KLForm = Literal["code", "printed"]
+"""BAM's KL as its released code has it (normalised scores; a prior on the scale of attention weights, α = β Ψ or μ = log Ψ), or as its
+equations 2 to 5 print it: raw scores, "let α = Ψ", "let μ = Ψ". As printed, it is summed: kl_reduction="sum"."""
+_FORMS_OF_KL: tuple[KLForm, ...] = ("code", "printed")
+
+
 @dataclass(frozen=True)
 class WeibullOptions(KLOptions):
     """BAM with Weibull weights."""
@@ -159,6 +166,12 @@ class WeibullOptions(KLOptions):
     """How the KL of one example is formed: "mean" is the average over all weights, as BAM's code has it, "sum" the ELBO."""
     k: float = 10.0
     """Shape of the Weibull distribution; large values mean little noise."""
+    kl_form: KLForm = added_later("code")
+    """The KL of BAM's released "code" (normalised scores, α = β Ψ) or as the paper has it "printed": raw scores, α = Ψ."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("kl_form", self.kl_form, _FORMS_OF_KL)
 
 
 @dataclass(frozen=True)
@@ -192,9 +205,13 @@ class WeibullAttention(AttentionMethod):
 
     def posterior(self, task: Task) -> Posterior:
         options = self.options
+        printed = options.kl_form == "printed"
         if isinstance(options, FixedWeibullOptions):
-            return ba.Weibull(options.k, ba.GammaPrior(options.alpha, options.beta))
-        return ba.Weibull(options.k, ba.ContextualGamma(options.beta, options.network_width, over=options.prior_over))
+            prior = ba.GammaPrior(options.alpha, options.beta)
+        else:
+            scale = "one" if printed else "beta"
+            prior = ba.ContextualGamma(options.beta, options.network_width, scale, over=options.prior_over)
+        return ba.Weibull(options.k, prior, kl_scores="raw" if printed else "normalised")
 
 
 @dataclass(frozen=True)
@@ -207,6 +224,12 @@ class LogNormalOptions(KLOptions):
     """Scale of the log weights; small values mean little noise."""
     prior_sigma: float = 1.0
     """Scale of the prior's log weights."""
+    kl_form: KLForm = added_later("code")
+    """The KL of BAM's released "code" (normalised scores, μ = log Ψ) or as the paper has it "printed": raw scores, μ = Ψ."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.one_of("kl_form", self.kl_form, _FORMS_OF_KL)
 
 
 @dataclass(frozen=True)
@@ -228,10 +251,15 @@ class LogNormalAttention(AttentionMethod):
 
     def posterior(self, task: Task) -> Posterior:
         options = self.options
+        printed = options.kl_form == "printed"
         if isinstance(options, ContextualLogNormalOptions):
-            prior = ba.ContextualLogNormal(options.prior_sigma, options.network_width, over=options.prior_over)
-            return ba.LogNormal(options.sigma, prior)
-        return ba.LogNormal(options.sigma, ba.LogNormalPrior(sigma=options.prior_sigma))
+            location = "share" if printed else "log"
+            prior = ba.ContextualLogNormal(
+                options.prior_sigma, options.network_width, location, over=options.prior_over
+            )
+        else:
+            prior = ba.LogNormalPrior(sigma=options.prior_sigma)
+        return ba.LogNormal(options.sigma, prior, kl_scores="raw" if printed else "normalised")
 
 
 _FORMS = (("", "", False), ("-dd", ", from the data", True))

@@ -128,17 +128,25 @@ class Seq2Seq(nn.Module):
         )
 
     def log_likelihood(
-        self, source: Shaped[Tensor, "batch source"], target: Shaped[Tensor, "batch length"], k_max: int | None = None
+        self,
+        source: Shaped[Tensor, "batch source"],
+        target: Shaped[Tensor, "batch length"],
+        k_max: int | None = None,
+        tested_as: Objective | None = None,
     ) -> Float[Tensor, "batch length-1"]:
         """log p of every target token after the first as the model predicts it, without inference network; 0 at padding.
 
         For categorical alignments it is the exact marginal, or with `k_max` that of the K most probable positions, which are
-        then also what is fed back.
+        then also what is fed back. `tested_as` predicts as another objective does, however the model was trained: `Marginal()`
+        gives the latent mixture Σ_k p_k f(k) (with `k_max`, the "Soft KMax" of a model that was trained by `Soft()`), `Soft()` one
+        average context. The paper, section 5: "it is possible to train with soft attention and test using K-Max with a small
+        performance drop (...) (On the other hand, training with latent alignments and testing with soft attention performed badly)".
         """
         source_words, target_words = self._embed(source, target)
         encoded = self._encode(source_words, source)
         decoded = self.decoder(target_words[:, :-1], encoded, k_max)
-        values = self._mixture(decoded, encoded, k_max).log_probability(self._likelihood(decoded, target[:, 1:]))
+        mixture = self._mixture(decoded, encoded, k_max, tested_as or self.objective)
+        values = mixture.log_probability(self._likelihood(decoded, target[:, 1:]))
         return values.masked_fill(target[:, 1:] == self.pad, 0.0)
 
     def alignments(
@@ -171,7 +179,7 @@ class Seq2Seq(nn.Module):
             query, scores, state = self.decoder.step(self.target_embedding(tokens), state, encoded, k_max)
             decoded = Decoded(query.unsqueeze(1), scores.unsqueeze(1), state[-1].unsqueeze(1))
             query_readout = self.query_readout(decoded.queries)
-            words = self._mixture(decoded, encoded, k_max).log_probability(
+            words = self._mixture(decoded, encoded, k_max, self.objective).log_probability(
                 lambda contexts: self._logits(query_readout, self.context_readout(contexts)).log_softmax(-1)
             )
             return words.squeeze(1), state
@@ -207,11 +215,13 @@ class Seq2Seq(nn.Module):
             )
         return self.inference(source_words, target_words[:, 1:], source_mask, target_mask)
 
-    def _mixture(self, decoded: Decoded, encoded: Source, k_max: int | None) -> ContextMixture:
-        if self.objective is None:
+    def _mixture(
+        self, decoded: Decoded, encoded: Source, k_max: int | None, objective: Objective | None
+    ) -> ContextMixture:
+        if objective is None:
             contexts = decoded.contexts.unsqueeze(0)
             return ContextMixture(contexts, contexts.new_zeros(contexts.shape[:-1]))
-        return self.objective.mixture(encoded.memory, decoded.scores, source_mask=encoded.mask, k_max=k_max)
+        return objective.mixture(encoded.memory, decoded.scores, source_mask=encoded.mask, k_max=k_max)
 
     def _logits(self, query: Tensor, context: Tensor) -> Tensor:
         """Of every word, from the readouts of query and context."""
@@ -234,15 +244,21 @@ class Seq2Seq(nn.Module):
         return likelihood
 
 
-def perplexity(model: Seq2Seq, batches: Iterable[tuple[Tensor, Tensor]], k_max: int | None = None) -> float:
-    """exp of the mean negative log-likelihood of a target token (eos included): exact, or with K-max alignments."""
+def perplexity(
+    model: Seq2Seq,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    k_max: int | None = None,
+    tested_as: Objective | None = None,
+) -> float:
+    """exp of the mean negative log-likelihood of a target token (eos included): exact, or with K-max alignments, or both as another
+    objective predicts."""
     total, tokens = 0.0, 0
     before = model.training
     model.eval()
     try:
         with torch.no_grad():
             for source, target in batches:
-                total -= float(model.log_likelihood(source, target, k_max).sum(dtype=torch.float64))
+                total -= float(model.log_likelihood(source, target, k_max, tested_as).sum(dtype=torch.float64))
                 tokens += int((target[:, 1:] != model.pad).sum())
     finally:
         model.train(before)

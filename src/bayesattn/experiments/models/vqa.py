@@ -102,13 +102,21 @@ class BottomUpVQA(nn.Module):
         mask: Bool[Tensor, "batch regions"],
         words: Shaped[Tensor, "batch length"],
         answer: Int[Tensor, " batch"] | None = None,
+        *,
+        k_max: int | None = None,
+        tested_as: Objective | None = None,
     ) -> Tensor:
         """The loss of the answer, [batch], its KL recorded; without one, the log probabilities of all answers, [batch, answers].
 
         `mask` is False for regions that are padding. Log probabilities are those of the prediction: no answer, no inference
-        network; for categorical alignments the exact marginal.
+        network; for categorical alignments the exact marginal, or that of the `k_max` most probable regions. `tested_as` predicts as
+        another objective does, however the model was trained: `Marginal()` as the latent mixture, `Soft()` with one average.
         """
         query, keys, scores = self._prior(regions, words)
+        predicting = tested_as or self.objective
+        if answer is None and predicting is not None:
+            mixture: ContextMixture = predicting.mixture(regions, scores, source_mask=mask, k_max=k_max)
+            return mixture.log_probability(lambda contexts: self._log_probabilities(query, contexts))[:, 0]
         if self.objective is None:
             context, _ = attend_scores(
                 scores.unsqueeze(1),
@@ -119,9 +127,7 @@ class BottomUpVQA(nn.Module):
             )
             found = self._log_probabilities(query, context[:, 0].unsqueeze(0))[0, :, 0]
             return found if answer is None else F.nll_loss(found, answer, reduction="none")
-        if answer is None:
-            mixture: ContextMixture = self.objective.mixture(regions, scores, source_mask=mask)
-            return mixture.log_probability(lambda contexts: self._log_probabilities(query, contexts))[:, 0]
+        assert answer is not None  # an objective's prediction has been returned
         posterior_scores = None
         if self.objective.needs_posterior:
             posterior_scores = self._infer(regions, query, answer)

@@ -52,6 +52,12 @@ class Budget:
     task_options: dict[str, Any] = field(default_factory=dict)
     method_options: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Method → options that differ from the table's."""
+    row_seeds: dict[str, int] = field(default_factory=dict)
+    """Rows that have another number of seeds."""
+
+    def seeds_of(self, row: str) -> int:
+        """How many seeds a row has."""
+        return self.row_seeds.get(row, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,9 @@ class Table:
             spent = self.budget_of(task, budget)
             if spent.seeds == 0 and not tasks:
                 continue  # other seeds are asked for of what the budget runs; a task that it leaves out must be named
-            for seed in range(spent.seeds if seeds is None else checks.whole("seeds", seeds)):
-                found += [(seed, self._config(budget, task, method, epochs, seed)) for method in needed]
+            for row in needed:
+                count = spent.seeds_of(row) if seeds is None else checks.whole("seeds", seeds)
+                found += [(seed, self._config(budget, task, row, epochs, seed)) for seed in range(count)]
         return list({config.name: config for _, config in sorted(found, key=itemgetter(0))}.values())
 
     def _config(self, budget: str, task: str, row: str, epochs: int | None, seed: int) -> RunConfig:

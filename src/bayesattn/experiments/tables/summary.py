@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bayesattn.experiments.runs import configure
+from bayesattn.experiments.runs import RunConfig, configure
 from bayesattn.experiments.tables.base import Dataset, Metric, Published, Table
 from bayesattn.experiments.tables.results import TableResults
 from bayesattn.experiments.tasks import TASKS
@@ -70,6 +70,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     """The table's data sets that have runs, each with a row for every method that has."""
     published = table.published()
     shared = Counter(table.variant(row).method for row in table.methods)
+    made = {id(run): config for config, run in zip(results.configs, results.runs, strict=True)}
     parts = []
     for dataset in table.datasets:
         named = [metric.relative_to for metric in dataset.metrics if metric.relative_to is not None]
@@ -84,7 +85,7 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
-        parts.append(Part(dataset, tuple(rows), _spent(runs), table.reference))
+        parts.append(Part(dataset, tuple(rows), _spent(runs, made), table.reference))
     return parts
 
 
@@ -156,17 +157,16 @@ def _seconds(runs: list[dict[str, Any]]) -> float | None:
     return statistics.fmean(run["train_seconds"] for run in runs) if runs else None
 
 
-def _spent(runs: list[dict[str, Any]]) -> str:
+def _spent(runs: list[dict[str, Any]], made: Mapping[int, RunConfig]) -> str:
     """Epochs, seeds and data of these runs, where they differ as a range; and what of the task was changed."""
 
     def span(values: list[Any]) -> str:
         low, high = min(values), max(values)
         return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
-    seeds: dict[str, set[int]] = {}  # two rows may share their runs
-    for run in runs:
-        cell = repr((run["config"]["method"], run["config"]["method_options"]))
-        seeds.setdefault(cell, set()).add(run["config"]["seed"])
+    seeds: dict[tuple[str, Any], set[int]] = {}  # two rows may share their runs
+    for config in [made[id(run)] for run in runs]:  # and not what is written in the run: older ones lack later options
+        seeds.setdefault((config.method, config.method_options), set()).add(config.seed)
     training = [run["config"]["training"] for run in runs]
     words = [
         f"{span([each['epochs'] for each in training])} epochs",

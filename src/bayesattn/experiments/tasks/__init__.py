@@ -13,6 +13,7 @@ from bayesattn.experiments.tasks import (
     multi30k,
     nvae,
     pos,
+    tatoeba,
     toy,
     vqa2,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "multi30k",
     "nvae",
     "pos",
+    "tatoeba",
     "toy",
     "vqa2",
 ]

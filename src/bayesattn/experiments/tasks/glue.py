@@ -103,12 +103,14 @@ class GlueTask(Task):
 
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
         inputs, labels = splits.test
-        prediction = predict(inputs)
+        point, prediction = predict(inputs, point_estimate=True), predict(inputs)
         if isinstance(prediction, GaussianPrediction):
             found = _of_regression(prediction, labels)
+            found.metrics["score_of_point_estimate"] = _correlations(point.mean, labels)["score"]
         else:
             assert isinstance(prediction, CategoricalPrediction)
             found = _of_classes(prediction, labels, self.name)
+            found.metrics["score_of_point_estimate"] = _scores(point.mean.argmax(-1), labels, self.name)["score"]
         held_out, held_labels = splits.validation
         found.metrics["validation_nll"] = -predict(held_out).log_prob(held_labels).mean().item()
         return found
@@ -157,27 +159,36 @@ def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) ->
     samples, mean = prediction.samples, prediction.mean
     found = figures(mean, labels) | {"nll": -prediction.log_prob(labels).mean().item()}
     right = (mean.argmax(-1) == labels).float()
-    if name == "CoLA":
-        found["score"] = matthews_corrcoef(mean.argmax(-1), labels, task="binary").item()
-    elif name == "MRPC":
-        found["f1_of_paraphrases"] = binary_f1_score(mean.argmax(-1), labels).item()
-        found["score"] = (found["accuracy"] + found["f1_of_paraphrases"]) / 2
-    else:
-        found["score"] = found["accuracy"]
+    found |= _scores(mean.argmax(-1), labels, name)
     # the t-test needs two samples: a model without noise gives the same one twice, and is certain of everything
     twice = samples if len(samples) > 1 else samples.expand(2, -1, -1)
     for threshold in (0.01, 0.05, 0.1):
         found[f"pavpu_{threshold:g}"] = metrics.pavpu(twice, labels, threshold=threshold).value
+        found[f"pavpu_two_sample_{threshold:g}"] = metrics.pavpu(
+            twice, labels, threshold=threshold, test="welch", on="probs"
+        ).value
     return _selective(found, mean.amax(-1), 1 - right)
+
+
+def _scores(chosen: Tensor, labels: Tensor, name: str) -> dict[str, float]:
+    """What GLUE scores the task by, as "score", and what it is made of."""
+    if name == "CoLA":
+        return {"score": matthews_corrcoef(chosen, labels, task="binary").item()}
+    accuracy = (chosen == labels).float().mean().item()
+    if name != "MRPC":
+        return {"score": accuracy}
+    f1 = binary_f1_score(chosen, labels).item()
+    return {"f1_of_paraphrases": f1, "score": (accuracy + f1) / 2}
+
+
+def _correlations(mean: Tensor, values: Tensor) -> dict[str, float]:
+    pearson, spearman = pearson_corrcoef(mean, values).item(), spearman_corrcoef(mean, values).item()
+    return {"score": (pearson + spearman) / 2, "pearson": pearson, "spearman": spearman}
 
 
 def _of_regression(prediction: GaussianPrediction, values: Tensor) -> Evaluation:
     mean = prediction.mean
-    pearson, spearman = pearson_corrcoef(mean, values).item(), spearman_corrcoef(mean, values).item()
-    found = {
-        "score": (pearson + spearman) / 2,
-        "pearson": pearson,
-        "spearman": spearman,
+    found = _correlations(mean, values) | {
         "rmse": (mean - values).square().mean().sqrt().item(),
         "nll": -prediction.log_prob(values).mean().item(),
     }

@@ -207,6 +207,9 @@ def _test(predict: Predictor, version: int, nodes: Tensor, labels: Tensor) -> di
     logits = sampled.samples if len(sampled.samples) > 1 else sampled.samples.expand(2, -1, -1)
     for threshold in THRESHOLDS:
         found[f"pavpu_{threshold:g}"] = metrics.pavpu(logits, accuracy=right, threshold=threshold).value
+        found[f"pavpu_two_sample_{threshold:g}"] = metrics.pavpu(
+            logits, accuracy=right, threshold=threshold, test="welch", on="probs"
+        ).value
     return found
 
 

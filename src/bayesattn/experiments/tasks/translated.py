@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from bayesattn.alignment import entropy_of_log_weights
+from bayesattn.alignment import Objective, entropy_of_log_weights
 from bayesattn.experiments.data.subwords import PAD, trimmed
 from bayesattn.experiments.models.seq2seq import Seq2Seq, perplexity
 from bayesattn.support.annotations import Shaped
@@ -28,9 +28,14 @@ class Translations:
         self.source = source
         self._batches = (source != PAD).sum(1).argsort(stable=True).split(BATCH)
 
-    def perplexity(self, target: Shaped[Tensor, "n target_length"], k_max: int | None = None) -> float:
-        """Of a target token, exactly or with K-max alignments."""
-        return perplexity(self.model, self._pairs(target), k_max)
+    def perplexity(
+        self,
+        target: Shaped[Tensor, "n target_length"],
+        k_max: int | None = None,
+        tested_as: Objective | None = None,
+    ) -> float:
+        """Of a target token, exactly or with K-max alignments, and if told so as another objective predicts."""
+        return perplexity(self.model, self._pairs(target), k_max, tested_as)
 
     @torch.no_grad()
     def prior_entropy(self, target: Shaped[Tensor, "n target_length"]) -> float:

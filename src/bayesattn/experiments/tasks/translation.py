@@ -10,10 +10,11 @@ from typing import Any
 from sacrebleu.metrics.bleu import BLEU
 from torch import Tensor, nn
 
-from bayesattn.alignment import Objective, Soft
+from bayesattn.alignment import Marginal, Objective, Soft
 from bayesattn.experiments.data.parallel import ParallelFiles, ParallelText, read_parallel
 from bayesattn.experiments.data.subwords import BEGIN, END, PAD, Subwords, padded, trimmed
 from bayesattn.experiments.models.seq2seq import Seq2Seq
+from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task
 from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.experiments.tasks.translated import Translations
@@ -62,12 +63,16 @@ class TranslationOptions:
     """Use the first so many validation pairs; None: all."""
     test_examples: int | None = None
     """Use the first so many test pairs; None: all."""
+    most_k: int = added_later(0)
+    """Also the perplexity as a latent mixture of the K = 1 … most_k most probable positions and of all, and that of soft attention,
+    however the model was trained (the paper, table 2 right: 10); 0: none of these."""
 
     def __post_init__(self) -> None:
         checks.whole("max_length", self.max_length)
         checks.whole("beam", self.beam)
         checks.whole("longest", self.longest)
         checks.whole("k_max", self.k_max)
+        checks.whole("most_k", self.most_k, minimum=0)
         for name in ("validation_examples", "test_examples"):
             if getattr(self, name) is not None:
                 checks.whole(name, getattr(self, name))
@@ -88,25 +93,32 @@ class TranslationTask(Task):
 
     likelihood = "categorical"
     point_estimate = True
-    train_files: ParallelFiles
-    validation_files: ParallelFiles
-    test_files: ParallelFiles
+    train_files: ParallelFiles | None = None
+    validation_files: ParallelFiles | None = None
+    test_files: ParallelFiles | None = None
+    """Of corpora that come as two files for each part; another overrides `parts`."""
     bleu_tokenizer = "13a"
     """How sacrebleu splits the text of hypotheses and references; "none" for text that comes in words."""
 
     def __init__(self, options: TranslationOptions):
         self.options = options
         self.dropout = options.dropout
-        parts = (self.train_files, self.validation_files, self.test_files)
-        self.files = tuple(file for part in parts for file in (part.source, part.target))
+        self.files = tuple(file for part in self._pairs_of_files() for file in (part.source, part.target))
+
+    def _pairs_of_files(self) -> list[ParallelFiles]:
+        every = (self.train_files, self.validation_files, self.test_files)
+        return [part for part in every if part is not None]
+
+    def parts(self) -> tuple[ParallelText, ParallelText, ParallelText]:
+        """The sentences that train, validate and test."""
+        train, validation, test = (read_parallel(part) for part in self._pairs_of_files())
+        return train, validation, test
 
     @cached_property
     def corpus(self) -> Corpus:
         """The data, made ready."""
         options = self.options
-        train, validation, test = (
-            read_parallel(part) for part in (self.train_files, self.validation_files, self.test_files)
-        )
+        train, validation, test = self.parts()
         if options.joint:
             source = target = Subwords.train([*train.source, *train.target], options.vocabulary)
         else:
@@ -176,6 +188,11 @@ class TranslationTask(Task):
             "perplexity_k_max": translations.perplexity(target, options.k_max),
             "prior_entropy": translations.prior_entropy(target),
         }
+        if options.most_k:
+            for k_max in (*range(1, options.most_k + 1), None):
+                name = "perplexity_latent" if k_max is None else f"perplexity_latent_{k_max}"
+                metrics[name] = translations.perplexity(target, k_max, Marginal())
+            metrics["perplexity_soft"] = translations.perplexity(target, tested_as=Soft())
         scorer = BLEU(lowercase=True, tokenize=self.bleu_tokenizer)
         texts: list[str] = []
         for name, k_max in (("bleu_k_max", options.k_max), ("bleu", None)):

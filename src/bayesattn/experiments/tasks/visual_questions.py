@@ -287,7 +287,9 @@ def answer_figures(
 ) -> dict[str, float]:
     """Accuracy is the point estimate's and PAvPU goes with it, as in BAM; NLL and ECE are those of the sampled prediction.
 
-    The NLL is that of the questions of which the model knows an answer. Accuracy and PAvPU also by kind of answer.
+    PAvPU is that of a paired test on logits, as in the released code; "pavpu_two_sample" is the paper's (appendix B.2.1): "whether the
+    difference between the probabilities of the first and second highest classes (...) is statistically significant with two-sample
+    t-test". The NLL is that of the questions of which the model knows an answer. Accuracy and PAvPU also by kind of answer.
     """
     answers = answers.to(point.samples.device)
     accuracy = answer_accuracy(point.label, answers)
@@ -300,6 +302,9 @@ def answer_figures(
     }
     logits = at_least_two(sampled.samples)
     groups = {"": [True] * len(kinds)} | {f"_{kind}": [each == kind for each in kinds] for kind in sorted(set(kinds))}
+    found["pavpu_two_sample"] = metrics.pavpu(
+        logits, accuracy=accuracy, threshold=THRESHOLD, test="welch", on="probs"
+    ).value
     for name, marks in groups.items():
         chosen_ones = torch.tensor(marks, device=accuracy.device)
         found[f"accuracy{name}"] = accuracy[chosen_ones].mean().item()
