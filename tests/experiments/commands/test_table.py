@@ -45,7 +45,7 @@ def test_a_table_runs_what_is_missing_keeps_the_figures_and_is_rendered(
     bayesattn(monkeypatch, "table", "thesis-3.11", "--budget", "tiny", "--no-run")  # what is there, and no more
     assert len(json.loads((tmp_path / "results/thesis-3.11-tiny.json").read_text())["runs"]) == 1
     bayesattn(monkeypatch, "render")
-    assert "### M2" in (tmp_path / "docs/results.md").read_text()
+    assert "### M2" in (tmp_path / "docs/results/bayesian-transformers.md").read_text()
 
 
 @pytest.mark.parametrize(

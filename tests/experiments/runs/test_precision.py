@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.runs import RunFolder, configure, run
 from bayesattn.experiments.runs.checkpoints import Interrupted
 from bayesattn.experiments.runs.precision import InBfloat16, denormals_are_zero
@@ -50,7 +51,7 @@ def test_what_the_loss_is_made_of_is_float32_and_the_products_are_not(method: st
         torch.manual_seed(0)
         with record() as latents:
             nll = task.nll(precise, tuple(tensor[:examples] for tensor in task.load().train))
-        objective = config.make_method().objective(nll, latents, 0.5, 800)
+        objective = config.make_method().objective(nll, latents, Progress(1, 2), 800)
         assert nll.dtype == objective.local_kl.dtype == objective.loss.dtype == torch.float32
         kls.append(objective.local_kl.item())
     assert seen == [torch.float32, torch.bfloat16]

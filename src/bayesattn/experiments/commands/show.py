@@ -139,7 +139,8 @@ class _Weights(nn.Module):
 
 
 def _sampled(loaded: LoadedRun, inputs: tuple[Tensor, ...], samples: int) -> Tensor:
-    """Drawn weights, of all models, with dropout where the method predicts with it."""
+    """Drawn weights, of all models, with dropout where the method predicts with it; one of each where nothing is drawn."""
+    samples = samples if loaded.method.samples else 1
     drawn = [
         predict(_Weights(model), inputs, samples, likelihood="values", dropout=loaded.method.samples_dropout).samples
         for model in loaded.models
