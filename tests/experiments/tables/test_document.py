@@ -57,8 +57,9 @@ def test_every_table_is_on_a_paper_s_page() -> None:
 def test_results_of_the_tree_before_the_move_render_to_the_same_figures(tmp_path: Path) -> None:
     """before_the_move has a file of results as the tree before the move of issue 20 (commit dffcbaf) had it, and its section there."""
     folder = Path(__file__).parent / "before_the_move"
-    text = render(folder, tmp_path / "results.md").read_text()
-    (section,) = text.split("\n## ")[1:]
+    render(folder, tmp_path / "results.md")
+    (page,) = (tmp_path / "results").iterdir()
+    (section,) = page.read_text().split("\n## ")[1:]
     head, figures = (folder / "section.md").read_text().split("\n### ")
     assert f"\n### {figures}" == "\n### " + section.split("\n### ")[1]
     assert "## " + "\n".join(section.splitlines()[:3]) == "\n".join(head.splitlines()[:3]), (

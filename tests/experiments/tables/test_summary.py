@@ -83,6 +83,16 @@ def test_runs_that_were_made_before_an_option_existed_are_seeds_of_the_same_row(
     assert ", 2 seed(s)," in part.spent
 
 
+def test_a_column_that_no_run_and_no_paper_has_is_left_out() -> None:
+    runs = [made_up("attn-gaussian", 0, -30.0, 1.0)]
+    for metrics in [run["metrics"] for run in runs]:
+        del metrics["mse"], metrics["var_mse"]
+    ours = replace(TABLES["thesis-3.11"], published_file=None)
+    (part, *_) = summarise(ours, TableResults("thesis-3.11", "small", {}, runs))
+    assert [metric.ours for metric in part.dataset.metrics] == ["log_likelihood"]
+    assert [len(row.cells) for row in part.rows] == [1]
+
+
 def test_what_was_spent_is_said() -> None:
     (part,) = summarise(TABLE, RESULTS)
     assert part.spent == "100 epochs, 30 samples, 1 to 3 seed(s), 100 % of the training data"

@@ -46,7 +46,7 @@ class KLOptions:
     def __post_init__(self) -> None:
         checks.finite("kl_weight", self.kl_weight)
         for name in ("kl_sigmoid", "kl_rho"):
-            if checks.finite(name, value := getattr(self, name)) < 0:
+            if (value := getattr(self, name)) and checks.finite(name, value) < 0:
                 raise ValueError(
                     f"{name} must not be negative, got {value!r}: it is the rate at which the KL's weight rises."
                 )

@@ -65,14 +65,21 @@ class RunConfig:
     def with_method(self, method: str, changes: dict[str, Any] | None = None) -> RunConfig:
         """The same with another method: its defaults, with these changes."""
         options = _changed(METHODS.entry(method).options, changes)
-        return dataclasses.replace(self, method=method, method_options=options)
+        other = dataclasses.replace(self, method=method, method_options=options)
+        vars(other)["_of_the_task"] = self._of_the_task  # shared by all methods of a table: looked at once
+        return other
 
     @functools.cached_property
     def _but_the_seed(self) -> dict[str, Any]:
-        options = (self.training, self.task_options, self.method_options)
-        training, of_task, of_method = map(identity, options)
-        names = {"task": self.task, "method": self.method}
-        return names | {"training": training, "task_options": of_task, "method_options": of_method}
+        return self._of_the_task | {"method": self.method, "method_options": identity(self.method_options)}
+
+    @functools.cached_property
+    def _of_the_task(self) -> dict[str, Any]:
+        return {
+            "task": self.task,
+            "training": identity(self.training),
+            "task_options": identity(self.task_options),
+        }
 
 
 def configure(

@@ -90,13 +90,13 @@ def _title(results: TableResults) -> str:
 
 
 def _budget(results: TableResults) -> str:
-    return "the paper's" if results.budget == "paper" else f"`{results.budget}`"
+    return "the paper's budget" if results.budget == "paper" else f"budget `{results.budget}`"
 
 
 def _section(results: TableResults, folder: Path) -> str:
     table = TABLES[results.table]
     commits = sorted({run["commit"] for run in results.runs})
-    said = f"`bayesattn table {table.name}`, budget: {_budget(results)}. Source: {table.source}. Commits: {', '.join(commits)}."
+    said = f"`bayesattn table {table.name}`, {_budget(results)}. Source: {table.source}. Commits: {', '.join(commits)}."
     reading = reading_of(table.name, folder)
     lines = [f"## {table.title}", "", said, "", *([] if reading is None else [reading, ""])]
     lines += [as_markdown(part) for part in summarise(table, results)]

@@ -81,12 +81,26 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         runs = [run for method in table.methods for run in found[method]]
         if not runs:
             continue
+        dataset, rows = _with_figures(dataset, rows)
         floor = results.floors.get(dataset.task)
         if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
         parts.append(Part(dataset, tuple(rows), _spent(runs, made), table.reference))
     return parts
+
+
+def _with_figures(dataset: Dataset, rows: list[Row]) -> tuple[Dataset, list[Row]]:
+    """Without the columns that neither our runs nor the paper have a figure for: older runs lack later ones."""
+    chosen = [
+        place
+        for place in range(len(dataset.metrics))
+        if any(row.cells[place].mean is not None or row.cells[place].published for row in rows)
+    ]
+    if len(chosen) == len(dataset.metrics):
+        return dataset, rows
+    shorter = dataclasses.replace(dataset, metrics=tuple([dataset.metrics[place] for place in chosen]))
+    return shorter, [dataclasses.replace(row, cells=tuple([row.cells[place] for place in chosen])) for row in rows]
 
 
 def _runs(
@@ -154,7 +168,7 @@ def figure(run: dict[str, Any], name: str) -> float | None:
 
 
 def _seconds(runs: list[dict[str, Any]]) -> float | None:
-    return statistics.fmean(run["train_seconds"] for run in runs) if runs else None
+    return statistics.fmean([run["train_seconds"] for run in runs]) if runs else None
 
 
 def _spent(runs: list[dict[str, Any]], made: Mapping[int, RunConfig]) -> str:
@@ -165,8 +179,13 @@ def _spent(runs: list[dict[str, Any]], made: Mapping[int, RunConfig]) -> str:
         return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
     seeds: dict[tuple[str, Any], set[int]] = {}  # two rows may share their runs
-    for config in [made[id(run)] for run in runs]:  # and not what is written in the run: older ones lack later options
-        seeds.setdefault((config.method, config.method_options), set()).add(config.seed)
+    of_objects: dict[
+        int, tuple[RunConfig, set[int]]
+    ] = {}  # the runs of a cell share their options: those are compared once
+    for config in [made[id(run)] for run in runs]:
+        of_objects.setdefault(id(config.method_options), (config, set()))[1].add(config.seed)
+    for config, found in of_objects.values():  # and not what is written in the run: older ones lack later options
+        seeds.setdefault((config.method, config.method_options), set()).update(found)
     training = [run["config"]["training"] for run in runs]
     words = [
         f"{span([each['epochs'] for each in training])} epochs",
