@@ -61,7 +61,10 @@ def test_results_of_the_tree_before_the_move_render_to_the_same_figures(tmp_path
     (page,) = (tmp_path / "results").iterdir()
     (section,) = page.read_text().split("\n## ")[1:]
     head, figures = (folder / "section.md").read_text().split("\n### ")
-    assert f"\n### {figures}" == "\n### " + section.split("\n### ")[1]
+    # not the words above the figures: the number of seeds was counted wrongly there ("1 to 2" where every row had two)
+    assert [line for line in figures.splitlines() if line.startswith("|")] == [
+        line for line in section.split("\n### ")[1].splitlines() if line.startswith("|")
+    ]
     assert "## " + "\n".join(section.splitlines()[:3]) == "\n".join(head.splitlines()[:3]), (
         "the rest of it is its reading"
     )
