@@ -33,7 +33,9 @@ class DerivativeCase:
         """The case of this number."""
         pick = random.Random(number)
         kind, posterior = pick.choice(KINDS), pick.choice(sorted(FORMS))
-        call = replace(Case.of(number), posterior=posterior, way="attend", dtype=torch.float64, scale=1.0)
+        call = replace(
+            Case.of(number), posterior=posterior, way="attend", dtype=torch.float64, scale=1.0, poisoned=None
+        )
         if kind == "vmap":
             call = replace(call, mode="eval")  # all examples of a vmap have one noise, or one for each
         return cls(number, kind, call)
