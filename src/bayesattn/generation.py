@@ -66,7 +66,12 @@ def generate(
 
     >>> import transformers, torch, bayesattn as ba
     >>> config = transformers.LlamaConfig(
-    ...     vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16
+    ...     vocab_size=50,
+    ...     hidden_size=16,
+    ...     num_hidden_layers=1,
+    ...     num_attention_heads=2,
+    ...     intermediate_size=16,
+    ...     eos_token_id=None,
     ... )
     >>> model = ba.convert(transformers.LlamaForCausalLM(config), ba.Weibull(k=5.0))
     >>> generation = ba.generate(model, input_ids=torch.tensor([[3, 4, 5]]), samples=4, max_new_tokens=6)

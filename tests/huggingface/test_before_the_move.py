@@ -1,4 +1,4 @@
-"""A model that the tree before the move of issue 20 saved loads and gives what it gave. before_the_move/make.py made the files."""
+"""A model that the tree before the move of issue 20 saved loads and gives what it gave. before_the_move/make.py.txt made the files."""
 
 from __future__ import annotations
 
