@@ -141,3 +141,9 @@ def test_attention_is_known_by_what_its_code_does() -> None:
         ba.convert(model, ba.Weibull())
     ba.convert(model, ba.Weibull(), where="0.*")
     assert [layer.state for layer in ba.summary(model).layers] == ["converted", "cannot be converted"]
+
+
+def test_a_part_that_is_only_called_posterior_is_not_counted() -> None:
+    model = nn.Module()
+    model.posterior = nn.Linear(2, 2)
+    assert ba.summary(model).layers == []

@@ -9,6 +9,7 @@ from torch import nn
 
 from bayesattn.convert.adapter import Adapter
 from bayesattn.convert.conversion import ADAPTERS, refusals
+from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
 State = Literal["converted", "left as it was", "cannot be converted"]
@@ -66,7 +67,11 @@ def summary(model: nn.Module) -> Summary:
     refused = refusals(model, adapters, found)
     layers: list[AttentionLayer] = []
     for name, module in model.named_modules():
-        parts = [part for part in (module._modules.get("posterior"), module._modules.get("nvib")) if part is not None]
+        parts = [
+            part
+            for part in (module._modules.get("posterior"), module._modules.get("nvib"))
+            if isinstance(part, (Posterior, NVIB))
+        ]
         kind = type(module).__name__
         if parts:
             layers.append(AttentionLayer(name, kind, "converted", _words(parts[0])))
