@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bayesattn.prediction.calling import batch_size, call, default_output, map_batch
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
+from bayesattn.scopes.global_noise import noise_from
 from bayesattn.scopes.modes import DrawsOnce, one_draw, sampling
 from bayesattn.support import checks
 from bayesattn.support.replica import altered, in_eval_mode
@@ -51,7 +52,7 @@ def predict(
         dropout: leave the model's dropout on too (MC dropout).
         point_estimate: one pass with the posteriors' means in place of samples, as the papers predict; `samples` is not used.
         max_rows: largest folded batch; lower it where memory is short. On a GPU it is halved by itself when memory runs out.
-        generator: where the posteriors' noise comes from.
+        generator: where all noise comes from, dropout's too.
 
     >>> import torch, bayesattn as ba
     >>> encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(16, 2, batch_first=True), 1)
@@ -75,7 +76,8 @@ def predict(
     random_as_a_whole = any(isinstance(module, DrawsOnce) for module in model.modules())
     in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
     running = _predicting(model, dropout)
-    with torch.no_grad(), noise:
+    dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
+    with torch.no_grad(), noise, dropping:
         sampler = _Sampler(model, lambda part: _outputs(take(call(running, part)), likelihood), generator)
         while True:
             try:

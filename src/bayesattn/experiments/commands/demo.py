@@ -32,7 +32,7 @@ class DemoOptions:
 
     seed: int = 0
     """Decides the split, the initial weights and all noise."""
-    epochs: int = 30
+    epochs: int = 20
     """Passes over the training digits, for each model."""
     samples: int = 32
     """Sampled passes of the methods that sample."""
@@ -81,8 +81,8 @@ def demo_table(options: DemoOptions) -> Table:
     )
     budget = Budget(
         seeds=1,
-        training={"epochs": options.epochs, "samples": options.samples},
-        task_options={"data_seed": options.seed},
+        training={"epochs": options.epochs, "samples": options.samples, "batch_size": 32, "learning_rate": 3e-3},
+        task_options={"data_seed": options.seed, "heads": 4},
     )
     annealed = {"kl_reduction": "mean", "kl_anneal": 0.5}
     return Table(

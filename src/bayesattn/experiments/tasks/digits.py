@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bayesattn.experiments.data.digits import OUT_OF_DISTRIBUTION, load_digits
+from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Splits, Training
 from bayesattn.experiments.tasks.images import ImageTask, random_split
 from bayesattn.experiments.tasks.registered import TASKS
@@ -23,6 +24,8 @@ class DigitsOptions:
     """Width of its inner layer."""
     data_seed: int = 0
     """Which digits are trained on, validate, and test."""
+    heads: int = added_later(1)
+    """Heads of each attention."""
 
 
 class DigitsTask(ImageTask):
@@ -33,7 +36,9 @@ class DigitsTask(ImageTask):
     patch_size = 2
 
     def __init__(self, options: DigitsOptions):
-        super().__init__(checks.whole("hidden", options.hidden), checks.whole("feedforward", options.feedforward))
+        super().__init__(
+            checks.whole("hidden", options.hidden), checks.whole("feedforward", options.feedforward), options.heads
+        )
         self.options = options
 
     def load(self) -> Splits:

@@ -24,8 +24,9 @@ class ImageTask(Task):
     patch_size: int
     depth = 2
 
-    def __init__(self, hidden: int, feedforward: int):
+    def __init__(self, hidden: int, feedforward: int, heads: int = 1):
         self.hidden = hidden
+        self.heads = heads
         self.feedforward = feedforward
         self.max_len = (self.image_size // self.patch_size) ** 2
 
@@ -36,6 +37,7 @@ class ImageTask(Task):
             CLASSES,
             dim=self.hidden,
             depth=self.depth,
+            heads=self.heads,
             feedforward=self.feedforward,
             dropout=dropout,
         )
