@@ -204,3 +204,13 @@ def test_the_real_files_have_the_published_sizes(name: str) -> None:
     counts = graph.labels[graph.train].bincount()
     assert (counts == 20).all()
     load_planetoid.cache_clear()
+
+
+@pytest.mark.parametrize("content", [b"\x8c\x05\xed\xa0\x80py\x8c\x01x\x93.", b"F" + b"\x01" * 2_000 + b"\n."])
+def test_a_message_that_quotes_the_file_is_short_and_can_be_printed(write: Any, content: bytes) -> None:
+    write({**contents(), "y": content})
+    with pytest.raises(DataError, match=r"ind.cora.y is refused") as problem:
+        load_planetoid("cora")
+    message = str(problem.value)
+    assert len(message) < 700
+    assert message.encode("utf-8").isascii() or "…" in message

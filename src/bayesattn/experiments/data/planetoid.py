@@ -110,7 +110,9 @@ def _unpickled(file: DataFile) -> tuple[Any, Path, int]:
     try:
         return read_pickle(content), path, len(content)
     except Exception as problem:  # a damaged pickle may raise anything
-        raise DataError(f"{path} is refused: {problem or type(problem).__name__}. {file.remedy()}") from None
+        reason = str(problem).encode("ascii", "backslashreplace").decode()  # it may quote any bytes of the file
+        reason = reason if len(reason) <= 200 else f"{reason[:200]} …"
+        raise DataError(f"{path} is refused: {reason or type(problem).__name__}. {file.remedy()}") from None
 
 
 def _array(file: DataFile) -> np.ndarray:
