@@ -21,18 +21,16 @@ class MadeUp(Places):
 
     def results_of(self, configs: Sequence[RunConfig], jobs: int = 1) -> list[dict[str, Any]]:
         assert {(config.task, config.method, config.training.epochs) for config in configs} == {("toy-m5", "mle", 100)}
-        waves = configs[0].task_options.waves
-        spread = [-1.0, 1.0] if waves == 2 else [0.0, 4.0]  # of two seeds, whose mean counts
         return [
             {
                 "metrics": {
-                    "log_likelihood": THESIS["log_likelihood"] + off,
+                    "log_likelihood": THESIS["log_likelihood"] + (0 if config.task_options.waves == 2 else 2),
                     "var_mse_given_last": THESIS["var_mse"],
                     "var_mse": 0.1,
                     "mse": THESIS["mse"],
                 }
             }
-            for off in spread
+            for config in configs
         ]
 
 
