@@ -28,4 +28,6 @@ for dataset in table.datasets:
     if all(by_scale):
         curves[dataset.label] = torch.tensor(by_scale).T
 labels = ("scale of the prior", "log-likelihood of a test series (nats)")
-print(against_level(curves, [float(scale) for scale in table.variants], labels, "Gaussian mean field", arguments.output))
+print(
+    against_level(curves, [float(scale) for scale in table.variants], labels, "Gaussian mean field", arguments.output)
+)
