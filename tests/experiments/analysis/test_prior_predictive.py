@@ -21,7 +21,7 @@ from bayesattn.experiments.analysis.prior_predictive import (
     over_scales,
     prior_predictive,
 )
-from bayesattn.experiments.commands.prior import ATTENTIONS, attention_priors
+from bayesattn.experiments.commands.prior import ATTENTIONS, IMPROVED, PLAIN, attention_priors
 from bayesattn.experiments.models.vit import ViT
 from bayesattn.weight_space import WeightPrior
 from bayesattn.weight_space.families import FAMILIES
@@ -155,7 +155,7 @@ def test_the_command_writes_histograms_of_every_prior_and_attention(
         assert narrow["expected_entropy"] == pytest.approx(math.log(10), abs=0.05)  # the Cauchy has wide tails
         assert wide["expected_entropy"] < narrow["expected_entropy"] / 2
     for kind, per_input in (("predictive", 1), ("single", data["together"])):
-        assert set(data["histograms"][kind]) - {"improved"} == {*FAMILIES, *ATTENTIONS}
+        assert set(data["histograms"][kind]) - {IMPROVED} == {*FAMILIES, PLAIN, *ATTENTIONS}
         assert all(sum(each["counts"]) == 5 * per_input for each in data["histograms"][kind].values())
     assert (
         data["histograms"]["single"]["Dirichlet attention"]["mean"] > data["histograms"]["single"]["gaussian"]["mean"]

@@ -38,6 +38,7 @@ from bayesattn.weight_space.priors import Priors, thesis_priors
 BINS = 40
 """Of the histograms, between 0 and the entropy of ignorance."""
 IMPROVED = "improved"
+PLAIN = "plain attention"
 ATTENTIONS = ("Gaussian attention", "approximate Dirichlet attention", "Dirichlet attention")
 
 
@@ -125,7 +126,8 @@ def attention_priors() -> dict[str, Posterior]:
 def _panels(
     task: Task, plain: torch.nn.Module, inputs: Tensor, samples: int, scale: float
 ) -> Iterator[tuple[str, Tensor]]:
-    """Name and logits of each panel of the figure: priors of weights, then those of attention in networks as they start."""
+    """Name and logits of each panel of the figure: priors of weights, then those of attention in networks as they start; and plain
+    attention in them, to compare with."""
     priors: dict[str, Priors] = {
         family: ba.weight_space.WeightPrior(family, scale, 5.0 if family == "student" else None) for family in FAMILIES
     }
@@ -133,7 +135,7 @@ def _panels(
         priors[IMPROVED] = thesis_priors(task.weight_priors)
     for name, prior in priors.items():
         yield name, draw_from_prior(plain, inputs, prior, samples, generator=torch.Generator().manual_seed(0))
-    for name, posterior in attention_priors().items():
+    for name, posterior in {PLAIN: ba.Softmax(), **attention_priors()}.items():
         yield name, draw_networks(lambda posterior=posterior: task.build_with(posterior, 0.0), inputs, samples)
 
 
