@@ -18,11 +18,16 @@ parser.add_argument("results", type=Path, nargs="?", default=Path("results/prior
 parser.add_argument("output", type=Path, nargs="?", default=Path("prior-scale.png"))
 arguments = parser.parse_args()
 
-results, variants = read(arguments.results), TABLES["prior-scale"].variants
-by_scale = [
-    [run["metrics"]["log_likelihood"] for run in results.of("toy-m1", variant.method, variant.options)]
-    for variant in variants.values()
-]
+table, results = TABLES["prior-scale"], read(arguments.results)
+curves = {}
+for dataset in table.datasets:
+    by_scale = [
+        [run["metrics"]["log_likelihood"] for run in results.of(dataset.task, variant.method, variant.options)]
+        for variant in table.variants.values()
+    ]
+    if all(by_scale):
+        curves[dataset.label] = torch.tensor(by_scale).T
 labels = ("scale of the prior", "log-likelihood of a test series (nats)")
-curves = {"vi-gaussian": torch.tensor(by_scale).T}
-print(against_level(curves, [float(scale) for scale in variants], labels, "M1: Gaussian mean field", arguments.output))
+print(
+    against_level(curves, [float(scale) for scale in table.variants], labels, "Gaussian mean field", arguments.output)
+)

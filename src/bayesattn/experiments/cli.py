@@ -26,6 +26,7 @@ def _run(arguments: list[str]) -> None:
     from bayesattn.experiments.commands.align import AlignCommand, draw_alignment
     from bayesattn.experiments.commands.console import Failure
     from bayesattn.experiments.commands.demo import DemoOptions, run_demo
+    from bayesattn.experiments.commands.figure import FigureCommand, make_figure
     from bayesattn.experiments.commands.listing import ListCommand, list_names
     from bayesattn.experiments.commands.prior import PriorCommand, show_prior
     from bayesattn.experiments.commands.queue import QueueCommand, manage_queue
@@ -51,6 +52,7 @@ def _run(arguments: list[str]) -> None:
         "interpolate": (texts.InterpolateCommand, texts.interpolate),
         "sample": (texts.SampleCommand, texts.sample),
         "figures": (texts.FiguresCommand, texts.draw_figures),
+        "figure": (FigureCommand, make_figure),
         "study": (StudyCommand, make_study),
         "prior": (PriorCommand, show_prior),
         "show": (ShowCommand, draw_regions),

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from bayesattn.experiments.data.toy import PROCESSES, STEPS, load_toy, truth
+from bayesattn.experiments.data.toy import M5, PROCESSES, STEPS, load_toy, truth, variance_given_last
 
 
 def recursion(name: str, x: torch.Tensor, t: int) -> torch.Tensor:
@@ -62,8 +62,42 @@ def test_floors_agree_with_the_sheet(name: str, floor: float) -> None:
 
 def test_splits_are_decided_by_the_seed_and_do_not_touch_the_generator() -> None:
     state = torch.get_rng_state()
-    train, validation, test = load_toy("m1", seed=0)
+    train, validation, test = load_toy(PROCESSES["m1"](), seed=0)
     assert [len(part) for part in (train, validation, test)] == [800, 80, 80]
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(load_toy("m1", seed=0)[2], test)
-    assert not torch.equal(load_toy("m1", seed=1)[2], test)
+    assert torch.equal(load_toy(PROCESSES["m1"](), seed=0)[2], test)
+    assert not torch.equal(load_toy(PROCESSES["m1"](), seed=1)[2], test)
+
+
+def test_the_constants_of_m5_are_its_own() -> None:
+    x = M5(waves=3, window=2).sample(40, seed=1)
+    true = truth(M5(waves=3, window=2), x)
+    t = 7
+    terms = [0.5 * torch.cos(4 * math.pi * j / 3 * x[:, t - i]) for i in range(2) for j in range(3)]
+    torch.testing.assert_close(true.mean[:, t], torch.stack(terms).sum(0))
+    assert true.mean[:, 0].eq(0).all()
+    assert true.variance[:, 1].lt(0.51).all(), "two values start it"
+    constant = truth(M5(waves=1, window=3), x)
+    assert constant.mean[:, 5].eq(1.5).all(), "one wave has frequency 0"
+
+
+def test_the_variance_given_the_last_value_of_a_linear_process() -> None:
+    """M4 is Gaussian: the variance given X_t alone is that of the regression on X_t, from the covariance of the recursion."""
+    rows = list(torch.eye(STEPS + 1, dtype=torch.float64)[:5])  # each value as a sum of independent noises
+    for time in range(5, STEPS + 1):
+        row = 0.16 * torch.stack(rows[-5:]).sum(0) + rows[0] / 5
+        row[time] = math.sqrt(0.5)
+        rows.append(row)
+    covariance = torch.stack(rows) @ torch.stack(rows).T
+    expected = [covariance[t, t] - covariance[t, t - 1] ** 2 / covariance[t - 1, t - 1] for t in range(1, STEPS + 1)]
+    process = PROCESSES["m4"]()
+    found = variance_given_last(process, process.sample(80, seed=0))
+    torch.testing.assert_close(found.mean(0), torch.stack(expected), rtol=0.03, atol=0)
+    assert found[:, -1].mean() > 1.2 * truth(process, process.sample(80, seed=0)).variance[:, -1].mean()
+
+
+@pytest.mark.parametrize("name", ["m1", "m2", "m3"])
+def test_of_a_process_of_order_1_the_last_value_says_all(name: str) -> None:
+    process = PROCESSES[name]()
+    x = process.sample(30, seed=5)
+    assert torch.equal(variance_given_last(process, x), truth(process, x).variance)

@@ -74,3 +74,24 @@ def test_tables_of_the_same_runs_share_them() -> None:
     for small, large in (("3.2", "3.1"), ("3.5", "3.1"), ("3.7", "3.6"), ("3.8", "3.6")):
         runs = {config.name for config in TABLES[f"thesis-{small}"].configs("small")}
         assert runs <= {config.name for config in TABLES[f"thesis-{large}"].configs("small")}
+
+
+def test_figure_3_10_is_on_the_thesiss_series() -> None:
+    assert {"toy-m3", "toy-m5"} <= set(TABLES["prior-scale"].tasks())
+
+
+def test_the_larger_ambiguity_test_shares_its_runs_with_the_thesiss_tables() -> None:
+    runs = {config.name for config in TABLES["thesis-ambiguity"].configs("small")}
+    for table in ("thesis-3.2", "thesis-3.12"):
+        rows = [row for row in TABLES[table].methods if row in TABLES["thesis-ambiguity"].methods]
+        assert {config.name for config in TABLES[table].configs("small", methods=rows)} <= runs
+
+
+def test_the_thesiss_variance_error_stands_beside_ours_given_the_last_value() -> None:
+    runs = [made_up("mle", 0, -27.0, 1.0)]
+    runs[0]["config"]["task"] = "toy-m4"
+    runs[0]["metrics"] |= {"var_mse_given_last": 0.7, "var_mse": 0.2}
+    floors = {"toy-m4": {"var_mse_given_last": 0.6, "var_mse": 0.0}}
+    (part,) = summarise(TABLES["thesis-variance"], TableResults("thesis-variance", "small", floors, runs))
+    row = next(row for row in part.rows if row.method == "mle")
+    assert [(cell.mean, cell.published) for cell in row.cells] == [(0.7, Published(1.0282, 0.0)), (0.2, None)]

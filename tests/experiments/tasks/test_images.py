@@ -33,6 +33,19 @@ def test_figures_of_a_known_prediction() -> None:
     assert found["auroc_noise"] == 0.5
 
 
+def test_the_surest_and_least_sure_images_are_kept() -> None:
+    task = TASKS.create("digits")
+    splits = task.load()
+    count = len(splits.test[0])
+    logits = torch.zeros(count, 10)
+    logits[:, 4] = torch.linspace(9, 1, count)  # the first is the surest
+    found = task.evaluate(lambda images: ba.CategoricalPrediction(logits[: len(images)].unsqueeze(0)), splits).details
+    assert [each["place"] for each in found["lowest_entropy"]] == [0, 1, 2, 3, 4]
+    assert [each["place"] for each in found["highest_entropy"]] == [count - 1 - place for place in range(5)]
+    assert found["lowest_entropy"][2]["label"] == splits.test[1][2].item()
+    assert found["lowest_entropy"][2]["said"] == 4
+
+
 def test_a_random_split_has_every_example_once() -> None:
     numbers = torch.arange(20)
     (first, double), (second, _) = random_split((numbers, 2 * numbers), 15, seed=3)

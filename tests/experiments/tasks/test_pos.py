@@ -75,8 +75,11 @@ def test_what_cannot_be_known_has_the_entropy(treebank: Path, tmp_path: Path) ->
     assert ideal - 0.15 < metrics["log_likelihood"] < ideal + 0.01
     assert metrics["ambiguity_auroc"] == 1
     assert metrics["ambiguity_accuracy"] == 1
+    assert metrics["treebank_ambiguity_auroc"] == 1
+    assert metrics["treebank_ambiguity_word_auroc"] == 1
     assert result["details"]["highest_entropy"][0]["sentence"] == "He will race it"
     assert result["details"]["lowest_entropy"][0]["sentence"] == "The dog sees a cat"
+    assert result["details"]["lowest_entropy"][0]["tokens"] == "the dog see a cat"
 
 
 def test_the_ambiguity_test_can_be_left_out_and_is_never_left_out_silently(

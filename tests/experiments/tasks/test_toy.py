@@ -37,6 +37,25 @@ def test_the_true_law_reaches_the_floor_and_no_gap(name: str) -> None:
     assert {key: figures[key] for key in floor} == pytest.approx(floor, rel=1e-5, abs=1e-9)
 
 
+def test_the_thesis_variance_error_knows_the_last_value_alone() -> None:
+    """The true law of M4 has no error given the whole past, and one given X_t: the window's spread, unseen."""
+    floors = [TASKS.create(name).floor() for name in ("toy-m3", "toy-m4")]
+    assert floors[0] is not None
+    assert floors[1] is not None
+    assert floors[0]["var_mse_given_last"] == floors[0]["var_mse"] == 0
+    assert floors[1]["var_mse"] == 0
+    assert floors[1]["var_mse_given_last"] > 0.02
+
+
+def test_other_constants_of_m5_are_another_run_and_the_inferred_ones_the_same_as_ever() -> None:
+    assert configure("toy-m5", "mle").name == "toy-m5_mle_seed0_f30df0284a"
+    options = {"waves": 2, "window": 3}
+    assert configure("toy-m5", "mle", task_options=options).name != configure("toy-m5", "mle").name
+    floor = configure("toy-m5", "mle", task_options=options).make_task().floor()
+    assert floor is not None
+    assert floor["mse"] == pytest.approx(2 * (2 * 1 + 22 * 0.5) / 24, abs=0.08), "two values start it, not four"
+
+
 @pytest.mark.parametrize(("name", "perfect"), [("toy-m1", 1.0), ("toy-m2", 0.648), ("toy-m3", 1.0), ("toy-m4", 1.167)])
 def test_the_perfect_mse_is_twice_the_variance(name: str, perfect: float) -> None:
     floor = TASKS.create(name).floor()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from bayesattn.experiments.analysis.prior_predictive import PriorPredictive
 from bayesattn.experiments.analysis.weight_study import LayerStudy
 from bayesattn.experiments.report.plots import save
-from bayesattn.weight_space.families import FAMILIES
 
 matplotlib.use("Agg")
 
@@ -56,17 +56,40 @@ def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
     return save(figure, path)
 
 
-def entropies(curves: Mapping[str, Sequence[PriorPredictive]], scales: Sequence[float], path: Path) -> Path:
+def entropies_by_scale(curves: Mapping[str, Sequence[PriorPredictive]], scales: Sequence[float], path: Path) -> Path:
     """Entropy of what networks from a prior predict, alone and averaged, against the prior's scale."""
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4.2), layout="constrained", sharey=True)
     titles = {"expected_entropy": "of single networks", "entropy": "of all networks together"}
     for axes, (attribute, title) in zip(panels, titles.items(), strict=True):
         for name, values in curves.items():
-            line = "-" if name in FAMILIES else "--"
-            axes.plot(scales, [getattr(value, attribute) for value in values], line, label=name, marker=".")
+            axes.plot(scales, [getattr(value, attribute) for value in values], label=name, marker=".")
         axes.set(xscale="log", xlabel="scale of the weights' prior", title=title)
     panels[0].set_ylabel("entropy (nats)")
     panels[1].legend(frameon=False, fontsize="x-small")
+    return save(figure, path)
+
+
+def entropy_histograms(histograms: Mapping[str, Mapping[str, Any]], highest: float, path: Path) -> Path:
+    """Entropies between 0 and `highest`, a panel for each prior: of predictions with several networks, and of single networks."""
+    names = list(next(iter(histograms.values())))
+    columns = 3
+    rows = -(-len(names) // columns)
+    figure, panels = pyplot.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.3 * rows), sharex=True, squeeze=False, layout="constrained"
+    )
+    for axes, name in zip(panels.flat, names, strict=False):
+        for kind, of_kind in histograms.items():
+            counts = np.array(of_kind[name]["counts"], dtype=float)
+            axes.stairs(
+                counts / counts.sum(), np.linspace(0, highest, len(counts) + 1), fill=True, alpha=0.5, label=kind
+            )
+        axes.set_title(name, fontsize="small")
+        axes.set_yticks([])
+    for axes in panels[-1]:
+        axes.set_xlabel("entropy (nats)")
+    panels[0, 0].legend(frameon=False, fontsize="x-small")
+    for axes in panels.flat[len(names) :]:
+        axes.axis("off")
     return save(figure, path)
 
 

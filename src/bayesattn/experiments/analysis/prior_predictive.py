@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from bayesattn import metrics
+from bayesattn.numerics.counter_noise import Noise
+from bayesattn.numerics.draws import approximate_log_gamma_rsample, log_gamma_rsample
 from bayesattn.posteriors import Posterior
+from bayesattn.posteriors.rows import Rows
 from bayesattn.scopes import modes
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float
@@ -27,6 +31,33 @@ class PriorPredictive:
     """Of the prior predictive distribution: the mean of all drawn networks' probabilities."""
     expected_entropy: float
     """Of single networks: near 0 means that a drawn network is sure of everything, whatever it sees."""
+
+
+class DirichletPrior(Posterior):
+    """The prior of Dirichlet attention, Dirichlet(p, ..., p) over the keys of a row, as attention weights: they do not see the scores."""
+
+    def __init__(self, concentration: float, approximate: bool = False):
+        super().__init__()
+        self.concentration = checks.positive("concentration", concentration)
+        self.approximate = approximate
+
+    def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
+        draw = approximate_log_gamma_rsample if self.approximate else log_gamma_rsample
+        return draw(torch.full_like(scores, math.log(self.concentration)), generator)
+
+    def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:
+        return rows.total_of_pairs(torch.zeros_like(scores))
+
+
+def draw_networks(
+    build: Callable[[], nn.Module], inputs: Tensor, samples: int = 32, seed: int = 0
+) -> Float[Tensor, "samples batch *event"]:
+    """The logits of `samples` networks with the weights that they start with, each its own; attention weights are drawn."""
+    checks.whole("samples", samples)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), modes.sampling():
+        torch.manual_seed(seed)
+        outputs = [build().eval()(inputs) for _ in range(samples)]
+    return torch.stack(outputs)
 
 
 def draw_from_prior(
@@ -69,6 +100,32 @@ def prior_predictive(
     if counted is not None:
         whole, single = whole[counted], single[counted]
     return PriorPredictive(whole.mean().item(), single.mean().item())
+
+
+@dataclass(frozen=True)
+class Entropies:
+    """Entropies in nats of every input."""
+
+    predictive: Float[Tensor, " n"]
+    """Of the mean probabilities of a few networks, as a method predicts."""
+    single: Float[Tensor, " m"]
+    """Of each network's."""
+
+
+def entropies(
+    logits: Float[Tensor, "samples batch *event"],
+    together: int,
+    counted: Bool[Tensor, " batch *positions"] | None = None,
+) -> Entropies:
+    """The entropies of sampled logits, classes last, with `together` networks to each prediction."""
+    if len(logits) % checks.whole("together", together):
+        raise ValueError(f"{len(logits)} networks cannot be divided among predictions of together={together}.")
+    probabilities = logits.softmax(-1)
+    single = metrics.entropy(probabilities)
+    predictive = torch.stack([metrics.predictive_entropy(group) for group in probabilities.split(together)])
+    if counted is not None:
+        single, predictive = single[:, counted], predictive[:, counted]
+    return Entropies(predictive.flatten(), single.flatten())
 
 
 def over_scales(

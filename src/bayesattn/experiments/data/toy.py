@@ -19,6 +19,12 @@ from bayesattn.support.annotations import Float
 
 STEPS = 24
 """Predicted values of each sequence, which has one value more."""
+MANY = 40_000
+"""Sequences that moments given the last value alone are estimated from."""
+NEAREST = 400
+"""Of them, those that count for one value."""
+OTHER_SEED = 1_000_003
+"""Theirs: no data set's."""
 
 
 class Process:
@@ -83,16 +89,19 @@ class M4(Process):
 
 
 class M5(Process):
-    """X' = Σ_i Σ_j cos(w_j X_i) / 2 + noise over the last K values i and N waves j, w_j = 4 pi j / N.
+    """X' = Σ_i Σ_j cos(w_j X_i) / 2 + noise over the last K values i and N waves j, w_j = 4 pi j / N (constants inferred).
 
-    K = N = 5 and sigma² = 0.5 are not stated in the thesis; its best MSE implies K and sigma².
+    The thesis states neither K (`window`) nor N (`waves`) nor sigma². 5, 5 and 0.5 are inferred: its best MSE implies K and sigma².
+    What other constants give: `bayesattn constants`.
     """
 
-    order = 5
+    def __init__(self, waves: int = 5, window: int = 5):
+        self.waves = checks.whole("waves", waves)
+        self.order = checks.whole("window", window)
 
     def law(self, past: Tensor) -> Distribution:
-        j = torch.arange(5, dtype=past.dtype)
-        waves = 0.5 * torch.cos(4 * math.pi * j / 5 * past[:, -5:, None])
+        j = torch.arange(self.waves, dtype=past.dtype)
+        waves = 0.5 * torch.cos(4 * math.pi * j / self.waves * past[:, -self.order :, None])
         return Normal(waves.sum((-1, -2)), math.sqrt(0.5))
 
 
@@ -119,8 +128,29 @@ def truth(process: Process, values: Float[Tensor, "n time"]) -> Truth:
     return Truth(mean, variance, log_prob)
 
 
-def load_toy(name: str, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """800, 80 and 80 sequences [n, STEPS + 1] of process `name`, to train, validate and test."""
-    process = PROCESSES[checks.one_of("process", name, PROCESSES)]()
+def variance_given_last(process: Process, values: Float[Tensor, "n time"]) -> Float[Tensor, "n steps"]:
+    """var(X_t+1 | X_t) of values 1 … end: what the thesis's variance error names, which knows the last value alone.
+
+    Of a process of order 1 it is the variance of the law. Otherwise it is the mean of the law's variance plus the variance of its mean
+    over all pasts that end in X_t: of MANY drawn sequences, the NEAREST to X_t at that time; a line takes out what of the mean is X_t's.
+    """
+    if process.order == 1:
+        return truth(process, values).variance
+    values, drawn = values.double(), process.sample(MANY, seed=OTHER_SEED)
+    columns = []
+    for time in range(1, values.shape[1]):
+        law = process.next(drawn[:, :time])
+        last, order = drawn[:, time - 1].sort()
+        start = torch.searchsorted(last, values[:, time - 1].contiguous()) - NEAREST // 2
+        near = start.clamp(0, MANY - NEAREST).unsqueeze(1) + torch.arange(NEAREST)
+        x, mean, variance = last[near], law.mean[order][near], law.variance[order][near]
+        x, mean = x - x.mean(1, keepdim=True), mean - mean.mean(1, keepdim=True)
+        slope = (x * mean).sum(1, keepdim=True) / x.square().sum(1, keepdim=True)
+        columns.append(variance.mean(1) + (mean - slope * x).square().sum(1) / (NEAREST - 2))
+    return torch.stack(columns, 1)
+
+
+def load_toy(process: Process, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """800, 80 and 80 sequences [n, STEPS + 1] of a process, to train, validate and test."""
     train, validation, test = process.sample(960, seed).float().split([800, 80, 80])
     return train, validation, test

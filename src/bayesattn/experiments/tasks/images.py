@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -13,6 +15,8 @@ from bayesattn.experiments.tasks.portrait import Portrait, patches
 from bayesattn.prediction.predictions import CategoricalPrediction
 
 CLASSES = 10
+SHOWN = 5
+"""Images of highest and of lowest entropy that are kept with a result."""
 
 
 class ImageTask(Task):
@@ -56,7 +60,21 @@ class ImageTask(Task):
         found = {"log_likelihood": inside.log_prob(labels).mean().item()} | figures(inside.mean, labels)
         for name, others in self.out_of_distribution(images).items():
             found[f"auroc_{name}"] = auroc(inside.entropy, predict(others).entropy)
-        return Evaluation(found)
+        return Evaluation(found, _extremes(inside, labels))
+
+
+def _extremes(prediction: CategoricalPrediction, labels: Tensor) -> dict[str, list[dict[str, Any]]]:
+    """The test images of highest and of lowest predictive entropy: their places, what was said and what is right."""
+    order = prediction.entropy.argsort(descending=True)
+    said = prediction.mean.argmax(-1)
+
+    def shown(places: Tensor) -> list[dict[str, Any]]:
+        return [
+            {"place": p, "entropy": prediction.entropy[p].item(), "said": said[p].item(), "label": labels[p].item()}
+            for p in places.tolist()
+        ]
+
+    return {"highest_entropy": shown(order[:SHOWN]), "lowest_entropy": shown(order.flip(0)[:SHOWN])}
 
 
 def random_split(examples: Examples, first: int, seed: int) -> tuple[Examples, Examples]:

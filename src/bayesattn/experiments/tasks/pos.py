@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bayesattn.experiments.data import pos_ambiguity, ud_ewt
 from bayesattn.experiments.data.pos_ambiguity import load_pos_ambiguity
+from bayesattn.experiments.data.ud_ambiguity import mark_ambiguous
 from bayesattn.experiments.data.ud_ewt import MAX_LEN, PAD, TAGS, load_ud_ewt
 from bayesattn.experiments.models.tagger import Tagger
 from bayesattn.experiments.tasks import portrait
@@ -23,6 +24,8 @@ from bayesattn.support import checks
 
 SHOWN = 5
 """Sentences of highest and of lowest entropy that are kept with a result."""
+SHORTEST = 3
+"""Words of the shortest of them, as in the thesis's tables 3.3, 3.4, 3.13 and 3.14."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +92,26 @@ class PosTask(Task):
         unpadded = {"log_likelihood": (log_prob * words).sum(1).mean().item()}
         unpadded |= figures(probabilities[words], tags[words])
         found |= {f"{name}_without_padding": value for name, value in unpadded.items()}
-        details = _extremes(_mean_entropy(prediction, words), load_ud_ewt()[3].words)
+        entropy = _mean_entropy(prediction, words)
+        found |= _ambiguity_in_the_treebank(prediction.entropy, entropy, tokens)
+        details = self._extremes(entropy)
         if self.options.ambiguity:
             found |= _ambiguity(predict)
         return Evaluation(found, details)
+
+    def _extremes(self, entropy: Tensor) -> dict[str, Any]:
+        """The test sentences of at least SHORTEST words with the highest and the lowest mean entropy, as written and as seen."""
+        _, _, _, test = load_ud_ewt()
+        seen = [" ".join(portrait.names) for portrait in self.portraits(test.tokens)]
+        order = [p for p in entropy.argsort(descending=True).tolist() if len(test.words[p]) >= SHORTEST]
+
+        def shown(places: list[int]) -> list[dict[str, Any]]:
+            return [
+                {"entropy": round(entropy[p].item(), 4), "sentence": " ".join(test.words[p]), "tokens": seen[p]}
+                for p in places
+            ]
+
+        return {"highest_entropy": shown(order[:SHOWN]), "lowest_entropy": shown(order[::-1][:SHOWN])}
 
 
 def _mean_entropy(prediction: CategoricalPrediction, words: Tensor) -> Tensor:
@@ -115,14 +134,19 @@ def _ambiguity(predict: Predictor) -> dict[str, float]:
     }
 
 
-def _extremes(entropy: Tensor, words: list[list[str]]) -> dict[str, Any]:
-    """The sentences of at least four words with the highest and the lowest mean entropy."""
-    order = [place for place in entropy.argsort(descending=True).tolist() if len(words[place]) >= 4]
-
-    def shown(places: list[int]) -> list[dict[str, Any]]:
-        return [{"entropy": round(entropy[p].item(), 4), "sentence": " ".join(words[p])} for p in places]
-
-    return {"highest_entropy": shown(order[:SHOWN]), "lowest_entropy": shown(order[::-1][:SHOWN])}
+def _ambiguity_in_the_treebank(of_words: Tensor, of_sentences: Tensor, tokens: Tensor) -> dict[str, float]:
+    """The AUROC of the mean entropy of test sentences whose words have two tags in training against the others, and of the entropy
+    of such words against the others; nothing if one of the two is not there."""
+    marks = mark_ambiguous(tokens, load_ud_ewt()[1])
+    sentences = marks.ambiguous.any(1)[marks.chosen]
+    words = marks.ambiguous[marks.chosen][tokens[marks.chosen] != PAD]
+    if sentences.all() or not sentences.any():
+        return {}
+    of_sentences, of_words = of_sentences[marks.chosen], of_words[marks.chosen][tokens[marks.chosen] != PAD]
+    return {
+        "treebank_ambiguity_auroc": auroc(of_sentences[~sentences], of_sentences[sentences]),
+        "treebank_ambiguity_word_auroc": auroc(of_words[~words], of_words[words]),
+    }
 
 
 TASKS.add("pos", "part-of-speech tagging of UD English EWT; ambiguity test", PosOptions(), PosTask)
