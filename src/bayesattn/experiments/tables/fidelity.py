@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import shlex
 from dataclasses import dataclass
 from importlib import resources
@@ -50,6 +51,13 @@ class Printed:
         words = shlex.split(self.command)
         return TABLES[words[2]] if words[:2] == ["bayesattn", "table"] else None
 
+    @property
+    def rows(self) -> list[str]:
+        """The rows that the command names with --methods, if it does."""
+        words = shlex.split(self.command)
+        named = words[words.index("--methods") + 1 :] if "--methods" in words else []
+        return list(itertools.takewhile(lambda word: not word.startswith("--"), named))
+
 
 def printed_in(paper: str) -> list[Printed]:
     """What a paper prints, in its order; `paper` as it is named in PAPERS."""
@@ -80,7 +88,7 @@ def state(entry: Printed, results: Path) -> str:
     """How far it has been run, in words."""
     if not entry.command:
         return "no command"
-    said = [] if entry.table is None else [_state_of_table(entry.table, results)]
+    said = [] if entry.table is None else [_state_of_table(entry.table, entry.rows, results)]
     if entry.picture:
         drawn = (results.resolve().parent / entry.picture).exists()
         link = f"[{Path(entry.picture).name}]({entry.picture.removeprefix('docs/')})"
@@ -88,7 +96,7 @@ def state(entry: Printed, results: Path) -> str:
     return "; ".join(said) or UNKEPT
 
 
-def _state_of_table(table: Table, results: Path) -> str:
+def _state_of_table(table: Table, rows: list[str], results: Path) -> str:
     """Tasks of which the same is true are named together."""
     files = {budget: results / file_name(table.name, budget) for budget in table.budget_names()}
     kept = {budget: read(path) for budget, path in files.items() if path.exists()}
@@ -98,19 +106,19 @@ def _state_of_table(table: Table, results: Path) -> str:
     tasks: dict[str, list[str]] = {}
     for task in table.tasks():
         of_task = {name for name, its_task in runs.items() if its_task == task}
-        tasks.setdefault(_state_of_task(table, task, list(kept), of_task), []).append(task)
+        tasks.setdefault(_state_of_task(table, task, rows, list(kept), of_task), []).append(task)
     if list(tasks) == [COMPLETE]:
         return COMPLETE
     return "; ".join(f"{', '.join(f'`{name}`' for name in names)}: {said}" for said, names in tasks.items())
 
 
-def _state_of_task(table: Table, task: str, kept: list[str], runs: set[str]) -> str:
-    """The runs of the rows that the paper prints: at its budget, at others, and with options that no budget has any more."""
+def _state_of_task(table: Table, task: str, rows: list[str], kept: list[str], runs: set[str]) -> str:
+    """The runs of these rows, or else of those that the paper prints: at its budget, at others, and with options of no budget any more."""
     datasets = [dataset for dataset in table.datasets if dataset.task == task]
     stands_in = any(dataset.beside is not None for dataset in datasets)
     labels = {dataset.beside or dataset.label for dataset in datasets}
     with_figures = {method for label, _, method in table.published() if label in labels}
-    rows = [row for row in table.methods if row in with_figures] or list(table.methods)
+    rows = rows or [row for row in table.methods if row in with_figures] or list(table.methods)
     said: list[str] = []
     rest = set(runs)
     for budget in kept if stands_in else dict.fromkeys(["paper", *kept]):
