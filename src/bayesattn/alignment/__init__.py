@@ -10,6 +10,7 @@ from bayesattn.alignment.gumbel import Gumbel
 from bayesattn.alignment.hard import Hard
 from bayesattn.alignment.importance import Importance
 from bayesattn.alignment.inference import SequenceInference, SetInference
+from bayesattn.alignment.logistic_normal import LogisticNormal
 from bayesattn.alignment.marginal import Marginal
 from bayesattn.alignment.mixture import ContextMixture
 from bayesattn.alignment.recurrent import BidirectionalLSTM
@@ -26,6 +27,7 @@ OBJECTIVES: dict[str, Callable[[], Objective]] = {
     "variational-enumerated": Variational,
     "variational-sampled": lambda: Variational(samples=1),
     "relaxed": Relaxed,
+    "logistic-normal": LogisticNormal,
     "gumbel": Gumbel,
     "importance": Importance,
 }
@@ -47,6 +49,7 @@ __all__ = [
     "Gumbel",
     "Hard",
     "Importance",
+    "LogisticNormal",
     "Marginal",
     "Objective",
     "Relaxed",

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
-from bayesattn.alignment import categorical, contexts
-from bayesattn.alignment.base import Alignment, Objective, without_padding
-from bayesattn.alignment.mixture import ContextMixture
+from bayesattn.alignment.relaxation import Relaxation
 from bayesattn.numerics.draws import log_gamma_rsample
 from bayesattn.numerics.formulas import gamma_kl
 from bayesattn.numerics.precision import to_compute
 from bayesattn.scopes.modes import current_generator
-from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float
 from bayesattn.support.configurable import register
 
@@ -24,7 +18,7 @@ LARGEST_LOG_CONCENTRATION = 6.0
 
 
 @register
-class Relaxed(Objective):
+class Relaxed(Relaxation):
     """E_{z ~ Dirichlet(exp(posterior scores))} log f(z · memory) - KL(Dirichlet ‖ Dirichlet(exp(prior scores))); pathwise gradients.
 
     From a random start it collapses to flat weights. The paper starts with `warm_start=True`, the Jensen bound
@@ -40,38 +34,14 @@ class Relaxed(Objective):
         test_samples: how many draws a prediction averages (the paper does not say).
     """
 
-    needs_posterior: ClassVar[bool] = True
+    def location(self, scores: Tensor) -> Tensor:
+        return to_compute(scores).clamp(-LARGEST_LOG_CONCENTRATION, LARGEST_LOG_CONCENTRATION)
 
-    def __init__(self, warm_start: bool = False, test_samples: int = 10):
-        super().__init__()
-        self.warm_start = warm_start
-        self.test_samples = checks.whole("test_samples", test_samples)
+    def log_draw(self, location: Tensor, of_prior: bool) -> Tensor:
+        return log_gamma_rsample(location, current_generator())
 
-    def loss(self, alignment: Alignment) -> tuple[Tensor, Tensor]:
-        log_p = _log_concentration(alignment.prior_scores)
-        assert alignment.posterior_scores is not None  # Objective.forward has said so
-        if self.warm_start:
-            # a gradient of zero and not none: data-parallel training waits for every parameter's
-            log_q, kl = log_p, 0.0 * to_compute(alignment.posterior_scores).sum(-1)
-        else:
-            log_q = _log_concentration(alignment.posterior_scores)
-            kl = dirichlet_kl(log_q, log_p, alignment.source_mask)
-        drawn = log_gamma_rsample(log_q, current_generator()) if self.samples_now else log_q
-        weights = categorical.log_weights(drawn, alignment.source_mask).exp()
-        context = contexts.average(alignment.memory, weights.unsqueeze(0))
-        return -alignment.log_likelihood(context).squeeze(0), kl
-
-    def mixture(
-        self, memory: Tensor, prior_scores: Tensor, *, source_mask: Tensor | None = None, k_max: int | None = None
-    ) -> ContextMixture:
-        log_p = _log_concentration(prior_scores)
-        drawn = log_gamma_rsample(log_p.expand(self.test_samples, *log_p.shape), current_generator())
-        if k_max is not None:
-            kept = categorical.keep_largest(categorical.log_weights(prior_scores, source_mask), k_max)
-            drawn = drawn.masked_fill(kept == torch.finfo(kept.dtype).min, torch.finfo(drawn.dtype).min)
-        weights = categorical.log_weights(drawn, source_mask).exp()
-        sampled = contexts.average(without_padding(memory, source_mask), weights)
-        return ContextMixture(sampled, log_p.new_full(sampled.shape[:-1], -math.log(self.test_samples)))
+    def divergence(self, q: Tensor, p: Tensor, source_mask: Tensor | None) -> Tensor:
+        return dirichlet_kl(q, p, source_mask)
 
 
 def dirichlet_kl(
@@ -91,7 +61,3 @@ def dirichlet_kl(
         log_q, log_p = log_q.masked_fill(blocked, lowest), log_p.masked_fill(blocked, lowest)
     kl = multi_gamma.sum(-1) - gamma_kl(log_q.logsumexp(-1), log_p.logsumexp(-1))
     return kl if source_mask is None else kl.masked_fill(~source_mask.any(1, keepdim=True), 0.0)
-
-
-def _log_concentration(scores: Tensor) -> Tensor:
-    return to_compute(scores).clamp(-LARGEST_LOG_CONCENTRATION, LARGEST_LOG_CONCENTRATION)

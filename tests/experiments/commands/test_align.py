@@ -25,15 +25,17 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_corpus(tmp_path, Multi30kTask, monkeypatch, train=40)
 
 
-def finished(method: str) -> Path:
-    config = configure("multi30k", method, training={"epochs": 1, "batch_size": 20}, task_options=SMALL)
+def finished(method: str, **changes: object) -> Path:
+    config = configure("multi30k", method, training={"epochs": 1, "batch_size": 20}, task_options=SMALL | changes)
     run(config, Path("runs"))
     return Path("runs") / config.name
 
 
-def align(path: Path, sentence: str, translation: str | None = None, output: str = "alignment.png") -> str:
+def align(
+    path: Path, sentence: str, translation: str | None = None, output: str = "alignment.png", beside: Path | None = None
+) -> str:
     out = io.StringIO()
-    draw_alignment(AlignCommand(path, sentence, translation, Path(output)), Console(file=out, width=200))
+    draw_alignment(AlignCommand(path, sentence, translation, beside, Path(output)), Console(file=out, width=200))
     return out.getvalue()
 
 
@@ -63,6 +65,29 @@ def test_prior_and_posterior_of_a_test_pair_side_by_side(monkeypatch: pytest.Mon
         torch.testing.assert_close(shown, weights[0])
         assert [label.get_text() for label in axes.get_xticklabels()] == task.corpus.source.pieces(source)
     assert [label.get_text() for label in left.get_yticklabels()] == task.corpus.target.pieces(target[1:])
+
+
+def test_soft_attention_stands_beside_the_prior_of_another_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 4, right, of Deng et al."""
+    path, soft = finished("variational-sampled"), finished("soft")
+    drawn: list[Figure] = []
+    monkeypatch.setattr(pyplot, "close", drawn.append)
+    printed = align(path, "3", beside=soft)
+    for axes, name, folder in zip(drawn[0].axes, ("soft", "variational-sampled"), (soft, path), strict=True):
+        assert axes.get_title() == f"{name}, prior"
+        loaded = load_run(folder)
+        task, (model,) = loaded.task, loaded.models
+        assert isinstance(task, TranslationTask)
+        assert isinstance(model, Seq2Seq)
+        test = task.corpus.test
+        pair = (task.corpus.source.encode(test.source)[2], task.corpus.target.encode(test.target)[2])
+        with torch.no_grad():
+            prior, _ = model.alignments(*(torch.tensor([each]) for each in pair))
+        torch.testing.assert_close(torch.as_tensor(axes.images[0].get_array()), prior[0])
+        entropy = -(prior[0] * prior[0].log()).sum(-1).mean()
+        assert f"{name}, prior {entropy:.2f}" in printed
+    with pytest.raises(ValueError, match=r"beside=.* has other subwords: take a run of the same task"):
+        align(path, "3", beside=finished("soft", vocabulary=int(SMALL["vocabulary"]) - 10))
 
 
 def test_a_sentence_of_ones_own_as_svg_and_a_model_without_posterior() -> None:

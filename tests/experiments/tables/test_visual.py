@@ -19,6 +19,9 @@ def test_published_figures_are_the_papers() -> None:
     assert three["coco-karpathy", "cider", "hard-sampled"] == Published(84.4, None)
     assert three["coco-karpathy", "bleu4", "bam-wc"] == Published(32.8, 0.1)
     assert TABLES["deng-1-vqa"].published()["vqa2", "nll", "marginal"] == Published(1.69, None)
+    entropies = TABLES["deng-3-vqa"].published()
+    assert entropies["vqa2", "prior_entropy_nats", "hard-sampled"] == Published(0.58, None)
+    assert len(entropies) == 6, "all rows but relaxed, which the paper did not run"
 
 
 def test_the_papers_hyper_parameters() -> None:
@@ -47,6 +50,8 @@ def test_budgets() -> None:
     runs = {config.name for config in TABLES["bam-2"].configs("small")}
     for name in ("bam-7", "bam-vqa-noise"):
         assert {config.name for config in TABLES[name].configs("small")} <= runs
+    alignments = [{config.name for config in TABLES[f"deng-{n}-vqa"].configs("small")} for n in (1, 3)]
+    assert alignments[0] == alignments[1]
 
 
 def test_the_papers_captions_are_greedy_and_stand_first() -> None:

@@ -16,10 +16,18 @@ import bayesattn as ba
 from bayesattn.experiments.data import daquar as daquar_data
 from bayesattn.experiments.data import easy_vqa as easy_data
 from bayesattn.experiments.data.files import DataError
+from bayesattn.experiments.models.vqa import BottomUpVQA
 from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tasks import TASKS, daquar, easy_vqa
 from bayesattn.experiments.tasks.classification import calibration_error
-from bayesattn.experiments.tasks.visual_questions import NOBODY, QuestionTask, answer_accuracy, answer_figures, mean_nll
+from bayesattn.experiments.tasks.visual_questions import (
+    NOBODY,
+    PointAnswers,
+    QuestionTask,
+    answer_accuracy,
+    answer_figures,
+    mean_nll,
+)
 from helpers.data_files import put
 from helpers.image_files import SHADES, archive, put_vqa
 
@@ -136,11 +144,31 @@ def test_a_run_on_published_files_learns_the_shades(published: Path, tmp_path: P
     assert found["accuracy"] > 0.8
     assert found["accuracy"] == found["accuracy_other"]
     assert 0.4 < found["nll"] < 1.2  # of ten annotators two say something else: at best 0.5
+    assert ("prior_entropy" in found) == (model == "bottom-up")
     assert {"accuracy_noise_1", "pavpu_noise_1", "nll_noise_1", "ece_noise_1"} <= set(found)
     loaded = load_run(tmp_path / "runs" / config.name)
     images, words, answers = loaded.task.load().test
     again = loaded.method.point_estimate(loaded.models, loaded.task, (images, words))
     assert answer_accuracy(again.label, answers).mean().item() == pytest.approx(found["accuracy"], abs=1e-6)
+
+
+def test_the_prior_entropy_is_that_of_the_regions_before_the_answer(published: Path) -> None:
+    """Table 3, right, of Deng et al.; MCAN has no one alignment, and no such figure."""
+    task = make(published, model="bottom-up", fusion="concatenation")
+    images, words, _ = task.load().test
+    model = task.build_with(ba.alignment.Variational(), 0.0).eval()
+    assert isinstance(model, BottomUpVQA)
+    point = task.predict(model, (images, words), 1, point_estimate=True)
+    assert isinstance(point, PointAnswers)
+    with torch.no_grad():
+        prior, _ = model.alignments(
+            *task.prepared.regions.of(images), words, torch.zeros(len(images), dtype=torch.long)
+        )
+    expected = torch.stack([torch.distributions.Categorical(row[row > 0]).entropy() for row in prior])
+    torch.testing.assert_close(point.prior_entropy, expected)
+    assert not isinstance(task.predict(model, (images, words), 1), PointAnswers)
+    mcan = make(published)
+    assert not isinstance(mcan.predict(mcan.build(0.0), (images, words), 1, point_estimate=True), PointAnswers)
 
 
 def test_an_objective_needs_the_bottom_up_model(published: Path) -> None:

@@ -13,6 +13,7 @@ from bayesattn import alignment
 from bayesattn.alignment import Objective
 from bayesattn.alignment.expectation import Baseline
 from bayesattn.alignment.mixture import CHUNK
+from bayesattn.alignment.relaxation import Relaxation
 from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.methods.variational_attention import KLOptions
@@ -72,6 +73,16 @@ class RelaxedOptions(KLOptions):
 
 
 @dataclass(frozen=True)
+class LogisticNormalOptions(RelaxedOptions):
+    """Logistic-normal weights: the softmax of Gaussian scores."""
+
+    sigma: float = 1.0
+    """Scale of the posterior's noise (not stated in the paper)."""
+    prior_sigma: float = 1.0
+    """Scale of the prior's noise (not stated in the paper)."""
+
+
+@dataclass(frozen=True)
 class GumbelOptions(KLOptions):
     """Gumbel-softmax weights."""
 
@@ -107,13 +118,13 @@ class LatentAlignment(Method):
 
 
 class RelaxedAlignment(LatentAlignment):
-    """Starts on the Jensen bound, without which the weights collapse to flat ones."""
-
-    def __init__(self, options: RelaxedOptions):
-        super().__init__(options, lambda options: alignment.Relaxed(test_samples=options.test_samples))
+    """Starts on the Jensen bound, without which Dirichlet weights collapse to flat ones."""
 
     def start_epoch(self, model: nn.Module, progress: float) -> None:
-        model.objective = alignment.Relaxed(progress < self.options.warm_start, self.options.test_samples)
+        objective = self.make(self.options)
+        assert isinstance(objective, Relaxation)
+        objective.warm_start = progress < self.options.warm_start
+        model.objective = objective
 
 
 def _sampled(kind: Callable[..., Objective], options: SampledOptions) -> Objective:
@@ -152,4 +163,20 @@ _OBJECTIVES: tuple[tuple[str, str, Any, Callable[[Any], Objective]], ...] = (
 )
 for _name, _words, _options, _make in _OBJECTIVES:
     METHODS.add(_name, f"latent alignment: {_words} (Deng et al.)", _options, partial(LatentAlignment, make=_make))
-METHODS.add("relaxed", "latent alignment: Dirichlet weights (Deng et al.)", RelaxedOptions(), RelaxedAlignment)
+METHODS.add(
+    "relaxed",
+    "latent alignment: Dirichlet weights (Deng et al.)",
+    RelaxedOptions(),
+    partial(RelaxedAlignment, make=lambda options: alignment.Relaxed(test_samples=options.test_samples)),
+)
+METHODS.add(
+    "logistic-normal",
+    "latent alignment: logistic-normal weights (Deng et al.)",
+    LogisticNormalOptions(),
+    partial(
+        RelaxedAlignment,
+        make=lambda options: alignment.LogisticNormal(
+            options.sigma, options.prior_sigma, test_samples=options.test_samples
+        ),
+    ),
+)

@@ -81,7 +81,7 @@ _add(
     "Table 1 of Deng et al.: translation with soft, hard, marginal, variational and relaxed alignment",
     DENG,
     (PERPLEXITY, BLEU, ENTROPY, STEP),
-    (*PAPER_ROWS, "gumbel", "importance", "bam-wc"),
+    (*PAPER_ROWS, "logistic-normal", "gumbel", "importance", "bam-wc"),
 )
 _add(
     "deng-2",

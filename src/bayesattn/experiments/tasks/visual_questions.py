@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesattn import metrics
-from bayesattn.alignment import Objective, Soft
+from bayesattn.alignment import Objective, Soft, entropy_of_log_weights
 from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.data.questions import Questions
 from bayesattn.experiments.data.regions import Regions
@@ -95,6 +95,14 @@ class Prepared:
     regions: Regions
     splits: Splits
     test: Questions
+
+
+@dataclass(frozen=True)
+class PointAnswers(CategoricalPrediction):
+    """The point estimate of the bottom-up model, and how sure it is of the region before the answer is known."""
+
+    prior_entropy: Float[Tensor, " n"]
+    """Of the weights of the regions, in nats."""
 
 
 class QuestionTask(Task):
@@ -208,7 +216,7 @@ class QuestionTask(Task):
         self, model: nn.Module, inputs: Any, samples: int, dropout: bool = False, point_estimate: bool = False
     ) -> CategoricalPrediction:
         """Inputs: images, words and, if there is noise, the variance for each."""
-        parts = []
+        parts, entropies = [], []
         for places in torch.arange(len(inputs[0])).split(AT_ONCE):
             images, words, *variance = (each[places.to(each.device)] for each in inputs)
             given = (*self._regions(images, *variance), trimmed(words))
@@ -217,7 +225,10 @@ class QuestionTask(Task):
                     model, given, samples, likelihood=self.likelihood, dropout=dropout, point_estimate=point_estimate
                 ).samples
             )
-        return CategoricalPrediction(torch.cat(parts, 1))
+            if point_estimate and isinstance(model, BottomUpVQA):
+                entropies.append(_prior_entropy(model, given))
+        found = torch.cat(parts, 1)
+        return PointAnswers(found, torch.cat(entropies)) if entropies else CategoricalPrediction(found)
 
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
         images, words, answers = splits.test
@@ -231,6 +242,8 @@ class QuestionTask(Task):
             found |= {f"{key}{suffix}": value for key, value in answer_figures(point, sampled, answers, kinds).items()}
             if not variance:
                 shown = self._shown(point, sampled)
+                if isinstance(point, PointAnswers):
+                    found["prior_entropy"] = point.prior_entropy.mean().item()
         known = (answers != NOBODY).any(1).float().mean().item()
         details = {
             "answers": len(self.prepared.answers),
@@ -261,6 +274,12 @@ class QuestionTask(Task):
             }
             for place in range(min(SHOWN, len(test)))
         ]
+
+
+@torch.no_grad()
+def _prior_entropy(model: BottomUpVQA, inputs: tuple[Tensor, ...]) -> Float[Tensor, " n"]:
+    weights = model.eval().region_weights(*inputs)
+    return entropy_of_log_weights(weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
 
 
 def mean_nll(
