@@ -8,7 +8,18 @@ from bayesattn.inspection import AttentionWeights, attention_weights
 from bayesattn.objective import Elbo, elbo
 from bayesattn.posteriors import Dirichlet, Gaussian, LogNormal, Posterior, Softmax, Weibull, posterior_by_name
 from bayesattn.posteriors.priors import ContextualGamma, ContextualLogNormal, GammaPrior, LogNormalPrior
-from bayesattn.prediction import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction, predict
+from bayesattn.prediction import (
+    Abstention,
+    BernoulliPrediction,
+    CalibratedModel,
+    CalibratedPrediction,
+    CategoricalPrediction,
+    GaussianPrediction,
+    Prediction,
+    calibrate,
+    load_calibration,
+    predict,
+)
 from bayesattn.scopes.modes import sampling
 from bayesattn.scopes.recording import Latents, record
 from bayesattn.support.configurable import from_config
@@ -16,8 +27,11 @@ from bayesattn.support.configurable import from_config
 __version__ = "0.1.0"
 
 __all__ = [
+    "Abstention",
     "AttentionWeights",
     "BernoulliPrediction",
+    "CalibratedModel",
+    "CalibratedPrediction",
     "CategoricalPrediction",
     "ContextualGamma",
     "ContextualLogNormal",
@@ -38,11 +52,13 @@ __all__ = [
     "attend",
     "attend_scores",
     "attention_weights",
+    "calibrate",
     "convert",
     "elbo",
     "from_config",
     "generate",
     "kernels",
+    "load_calibration",
     "metrics",
     "nn",
     "nvib",

@@ -65,8 +65,34 @@ def predict(
     checks.whole("max_rows", max_rows)
     if likelihood is not None:
         checks.one_of("likelihood", likelihood, LIKELIHOODS)
-    batch = batch_size(inputs)
     take = output or default_output
+    collected = sampled_outputs(
+        model,
+        inputs,
+        samples,
+        lambda result: output_tensors(take(result), likelihood),
+        dropout=dropout,
+        point_estimate=point_estimate,
+        max_rows=max_rows,
+        generator=generator,
+    )
+    _say_if_nothing_is_random(model, collected)
+    return _KINDS[likelihood or likelihood_of(model, collected[0])](*collected)
+
+
+def sampled_outputs(
+    model: nn.Module,
+    inputs: Any,
+    samples: int,
+    take: Callable[[Any], tuple[Tensor, ...]],
+    *,
+    dropout: bool = False,
+    point_estimate: bool = False,
+    max_rows: int = 1024,
+    generator: torch.Generator | None = None,
+) -> list[Tensor]:
+    """What `take` makes of each sampled pass, [samples, batch, ...]: the work of `predict`, see there for the arguments."""
+    batch = batch_size(inputs)
     rows = max_rows
     if point_estimate:
         if dropout:
@@ -78,18 +104,15 @@ def predict(
     running = _predicting(model, dropout)
     dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
     with torch.no_grad(), noise, dropping:
-        sampler = _Sampler(model, lambda part: _outputs(take(call(running, part)), likelihood), generator)
+        sampler = _Sampler(model, lambda part: take(call(running, part)), generator)
         while True:
             try:
                 chunks = in_parts(sampler, inputs, batch, samples, rows)
-                collected = [torch.cat(parts, 1) for parts in zip(*chunks, strict=True)]
-                break
+                return [torch.cat(parts, 1) for parts in zip(*chunks, strict=True)]
             except torch.OutOfMemoryError:
                 if rows == 1:
                     raise
                 rows = max(1, min(rows, batch * samples) // 2)
-    _say_if_nothing_is_random(model, collected)
-    return _KINDS[likelihood or likelihood_of(model, collected[0])](*collected)
 
 
 _KINDS: dict[Likelihood, type[Prediction]] = {
@@ -198,7 +221,8 @@ def _without_loops() -> Iterator[None]:
             functorch._set_vmap_fallback_enabled(before)
 
 
-def _outputs(result: Any, likelihood: Likelihood | None) -> tuple[Tensor, ...]:
+def output_tensors(result: Any, likelihood: Likelihood | None) -> tuple[Tensor, ...]:
+    """The tensors of an output that is what `likelihood` says: one, or the means and standard deviations of Gaussians."""
     if likelihood == "gaussian":
         if not (isinstance(result, (tuple, list)) and len(result) == 2):
             raise TypeError(
