@@ -5,9 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bayesattn.experiments.commands.run import parse_run
+from bayesattn.experiments.methods import METHODS
+from bayesattn.experiments.runs import configure
+from bayesattn.experiments.tasks import TASKS
 from helpers.command_line import bayesattn
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -74,3 +79,33 @@ def test_damaged_data_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     path.write_bytes(gzip.compress(b"1\tword\n" * 1000)[:-20])
     with pytest.raises(SystemExit, match=r"en_ewt-ud-train.conllu.gz is damaged: .*truncated. Get it from https://"):
         bayesattn(monkeypatch, "run", "pos", "mle", "--no-ambiguity")
+
+
+def test_every_task_parses_with_every_method() -> None:
+    """Pairs of the same kinds of options have the same command line: one of each is tried."""
+    pairs = {(type(t.options), type(m.options)): (t.name, m.name) for t in TASKS for m in METHODS}
+    for task, method in pairs.values():
+        config, _ = parse_run([task, method])
+        assert config == configure(task, method), f"the defaults of {task} {method} are not the registries'"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "of_method", "of_task", "of_training"),
+    [
+        (["multi30k", "variational-sampled", "--method-samples", "4"], {"samples": 4}, {}, {"samples": 1}),
+        (["multi30k", "variational-sampled", "--samples", "3"], {"samples": 1}, {}, {"samples": 3}),
+        (["daquar", "mc-dropout", "--method-dropout", "0.3"], {"dropout": 0.3}, {"dropout": 0.1}, {}),
+        (["daquar", "mc-dropout", "--dropout", "0.3"], {"dropout": 0.1}, {"dropout": 0.3}, {}),
+    ],
+)
+def test_options_of_one_name_are_told_apart(
+    arguments: list[str], of_method: dict[str, Any], of_task: dict[str, Any], of_training: dict[str, Any]
+) -> None:
+    config, _ = parse_run(arguments)
+    for options, expected in (
+        (config.method_options, of_method),
+        (config.task_options, of_task),
+        (config.training, of_training),
+    ):
+        assert {name: getattr(options, name) for name in expected} == expected
+    assert type(config.method_options) is type(METHODS.entry(arguments[1]).options), "a run's name depends on its kind"
