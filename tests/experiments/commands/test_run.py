@@ -29,6 +29,8 @@ def test_a_run_prints_its_metrics_and_is_read_the_second_time(
     result = json.loads((folder / "result.json").read_text())
     assert f"{result['metrics']['log_likelihood']:.4f}" in first
     assert result["config"]["seed"] == 4
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert result["validation_nll"] == [line["validation_nll"] for line in lines]
     assert result["config"]["method_options"]["prior_concentration"] == 0.5
     bayesattn(monkeypatch, *arguments)
     assert "Had finished before" in capsys.readouterr().out

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bayesattn.experiments.methods import METHODS
 from bayesattn.experiments.tables import TABLES
-from bayesattn.experiments.tables.base import Published
+from bayesattn.experiments.tables.base import Budget, Published
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -84,3 +86,12 @@ def test_a_method_without_a_row_gets_one_and_an_unknown_one_is_refused() -> None
     assert (config.task, config.method) == ("toy-m2", "laplace")
     with pytest.raises(ValueError, match=r"method='lapace' is not known. Did you mean 'laplace"):
         table.with_methods(["lapace"])
+
+
+def test_a_row_may_have_a_learning_rate_of_its_own() -> None:
+    spent = Budget(seeds=1, training={"epochs": 2}, row_training={"bam-wf": {"learning_rate": 0.25}})
+    table = replace(TABLES["thesis-3.11"], budgets={"own": {"toy-m1": spent}})
+    rates = {each.method: each.training.learning_rate for each in table.configs("own", tasks=["toy-m1"])}
+    assert rates.pop("bam-wf") == 0.25
+    assert set(rates.values()) == {table.configs("paper", tasks=["toy-m1"])[0].training.learning_rate}
+    assert all(each.training.epochs == 2 for each in table.configs("own", tasks=["toy-m1"]))

@@ -9,6 +9,8 @@ import pytest
 
 from bayesattn.experiments.runs import configure
 from bayesattn.experiments.tables import TABLES, Variant
+from bayesattn.experiments.tables.base import Budget, Mark
+from bayesattn.experiments.tables.printing import as_markdown, in_terminal
 from bayesattn.experiments.tables.results import TableResults
 from bayesattn.experiments.tables.summary import FLOOR, summarise
 from helpers.table_cases import RESULTS, TABLE, made_up
@@ -96,3 +98,23 @@ def test_a_column_that_no_run_and_no_paper_has_is_left_out() -> None:
 def test_what_was_spent_is_said() -> None:
     (part,) = summarise(TABLE, RESULTS)
     assert part.spent == "100 epochs, 30 samples, 1 to 3 seed(s), 100 % of the training data"
+
+
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        (Mark("mle", "log_likelihood", -27.5, "likely"), "Mark: mle, likely: reached (-27)."),
+        (Mark("mle", "log_likelihood", -26.5, "likely"), "not reached (-27), so nothing can be judged."),
+        (Mark("mle", "mse", 1.0, "near", at_least=False), "not reached (2), so nothing can be judged."),
+        (Mark("bam-wc", "mse", 1.0, "near"), "no run of it yet, so nothing can be judged."),
+        (Mark("mle", "validation_change", 1.0, "flat", at_least=False), "reached (0.5)."),
+    ],
+)
+def test_a_mark_says_whether_the_plain_model_has_learned_its_task(mark: Mark, said: str) -> None:
+    table = replace(TABLE, budgets={"paper": {"toy-m1": Budget(marks=(mark,))}})
+    course = [9.0, 4.0, 3.99, 3.98]  # from 4 to 3.98 are half a per cent
+    results = replace(RESULTS, runs=[run | {"validation_nll": course} for run in RESULTS.runs])
+    (part,) = summarise(table, results)
+    assert part.marks[0].endswith(said)
+    assert said in as_markdown(part)
+    assert in_terminal(part).caption.startswith(part.marks[0])

@@ -67,6 +67,7 @@ def _computed(
     if accelerator.is_main_process:
         result = _evaluated(config, trainer.task, trainer.method, fitted, splits, accelerator.device)
         result["processes"] = accelerator.num_processes
+        result["validation_nll"] = [line["validation_nll"] for line in folder.history() if line["member"] == 0]
         folder.write_result(result, _tensors(fitted.models))
     accelerator.wait_for_everyone()
     finished = folder.result()

@@ -44,6 +44,19 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """What a row must reach on a task before the other rows can be judged: its model has learned the task."""
+
+    row: str
+    figure: str
+    """One of our results, or what `summary.figure` computes."""
+    bound: float
+    words: str
+    """The figure and its bound as a person reads them."""
+    at_least: bool = True
+
+
+@dataclass(frozen=True)
 class Budget:
     """What is spent on the runs of one task: changes to its defaults, and how many seeds (0 leaves the task out)."""
 
@@ -54,6 +67,10 @@ class Budget:
     """Method → options that differ from the table's."""
     row_seeds: dict[str, int] = field(default_factory=dict)
     """Rows that have another number of seeds."""
+    row_training: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Row → changes to the training that are its own, such as a learning rate chosen for it on validation examples."""
+    marks: tuple[Mark, ...] = ()
+    """What its plain model must reach."""
 
     def seeds_of(self, row: str) -> int:
         """How many seeds a row has."""
@@ -167,11 +184,12 @@ class Table:
     def _configured(self, budget: str, task: str, row: str, epochs: int | None) -> RunConfig:
         """A run of one cell."""
         method, options = self.variant(row).method, self.options_of(task, row, budget)
-        for (of_budget, of_task, _, of_epochs), runs in self._configs.items():
-            if runs and (of_budget, of_task, of_epochs) == (budget, task, epochs):
-                return next(iter(runs.values())).with_method(method, options)
         spent = self.budget_of(task, budget)
-        training = spent.training | ({} if epochs is None else {"epochs": epochs})
+        for (of_budget, of_task, of_row, of_epochs), runs in self._configs.items():
+            same = spent.row_training.get(row) == spent.row_training.get(of_row)
+            if runs and same and (of_budget, of_task, of_epochs) == (budget, task, epochs):
+                return next(iter(runs.values())).with_method(method, options)
+        training = spent.training | spent.row_training.get(row, {}) | ({} if epochs is None else {"epochs": epochs})
         return configure(task, method, training=training, task_options=spent.task_options, method_options=options)
 
     @functools.cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
+from bayesattn.experiments.tables.base import Budget, Dataset, Mark, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import add
 
 TASK = "nvae-wikitext2"
@@ -32,6 +32,24 @@ SMALL = Budget(
 )
 """Two to three processor minutes for each run."""
 
+JUDGE = Budget(
+    seeds=1,
+    training={"epochs": 12, "batch_size": 32, "learning_rate": 2e-3},
+    task_options={**SMALL.task_options, "pairs": 300},
+    method_options=SMALL.method_options,
+    row_seeds={"t": 1, "vts-0.9": 0, "vtp-max": 0} | dict.fromkeys(("vt", "vts-0.5", "nvae-0.2", "nvae-0.1"), 2),
+    marks=(
+        Mark(
+            "t",
+            "validation_change",
+            1.0,
+            "validation NLL changes by at most 1 % in the last two epochs",
+            at_least=False,
+        ),
+    ),
+)
+"""All sentences of WikiText-2; a second seed for four rows."""
+
 add(
     Table(
         name="nvae",
@@ -55,7 +73,7 @@ add(
         methods=ROWS,
         published_file=None,
         reference="t",
-        budgets={"small": {TASK: SMALL}},
+        budgets={"small": {TASK: SMALL}, "judge": {TASK: JUDGE}},
         method_options={TASK: dict.fromkeys(ROWS[1:], START)},
         variants=NVAE | VTS | VTP,
     )

@@ -11,8 +11,8 @@ from bayesattn.experiments.tables.summary import FLOOR, Cell, Part, Row
 def in_terminal(part: Part) -> RichTable:
     """One data set: ours, and the paper's in brackets."""
     where = "" if part.dataset.beside is None else f" on {part.dataset.beside}"
-    caption = f"in brackets: the paper's{where}" if part.has_published else None
-    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption=caption)
+    captions = [*part.marks, *([f"in brackets: the paper's{where}"] if part.has_published else [])]
+    shown = RichTable(title=f"{part.dataset.label}: {part.spent}", caption="\n".join(captions) or None)
     shown.add_column("method", no_wrap=True)
     for metric in part.dataset.metrics:
         shown.add_column(title(metric), justify="right", overflow="fold")
@@ -37,7 +37,7 @@ def as_markdown(part: Part) -> str:
     lines = [
         f"### {part.dataset.label}",
         "",
-        f"Task `{part.dataset.task}`: {part.spent}.",
+        " ".join([f"Task `{part.dataset.task}`: {part.spent}.", *part.marks]),
         "",
         "| " + " | ".join(header) + " |",
         "| --- |" + " ---: |" * (len(header) - 1),

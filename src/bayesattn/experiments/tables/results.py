@@ -22,6 +22,7 @@ KEPT = (
     "evaluate_seconds",
     "seconds_per_step",
     "parameters",
+    "validation_nll",
     "commit",
     "version",
     "torch",

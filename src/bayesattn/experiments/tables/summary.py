@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayesattn.experiments.runs import RunConfig, configure
-from bayesattn.experiments.tables.base import Dataset, Metric, Published, Table
+from bayesattn.experiments.tables.base import Dataset, Mark, Metric, Published, Table
 from bayesattn.experiments.tables.results import TableResults
 from bayesattn.experiments.tasks import TASKS
 
@@ -59,6 +59,8 @@ class Part:
     """The budget in words."""
     reference: str
     """The method that costs are ratios to."""
+    marks: tuple[str, ...] = ()
+    """Whether its plain model has learned the task, in words."""
 
     @property
     def has_published(self) -> bool:
@@ -86,8 +88,22 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
-        parts.append(Part(dataset, tuple(rows), _spent(runs, made), table.reference))
+        marks = table.budget_of(dataset.task, results.budget).marks
+        said = tuple(_said(mark, found.get(mark.row, [])) for mark in marks)
+        parts.append(Part(dataset, tuple(rows), _spent(runs, made), table.reference, said))
     return parts
+
+
+def _said(mark: Mark, runs: list[dict[str, Any]]) -> str:
+    """A mark, and whether it was reached by the mean over seeds."""
+    values = [value for value in (figure(run, mark.figure) for run in runs) if value is not None]
+    wanted = f"Mark: {mark.row}, {mark.words}"
+    if not values:
+        return f"{wanted}: no run of it yet, so nothing can be judged."
+    mean = statistics.fmean(values)
+    if mean >= mark.bound if mark.at_least else mean <= mark.bound:
+        return f"{wanted}: reached ({mean:.4g})."
+    return f"{wanted}: not reached ({mean:.4g}), so nothing can be judged."
 
 
 def _with_figures(dataset: Dataset, rows: list[Row]) -> tuple[Dataset, list[Row]]:
@@ -158,10 +174,14 @@ def _gains(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, An
 
 
 def figure(run: dict[str, Any], name: str) -> float | None:
-    """A run's metric, or what it cost: "seconds_per_step" and "million_parameters".
+    """A run's metric, what it cost ("seconds_per_step", "million_parameters"), or by how many per cent the validation NLL of its first
+    model changed over its last two epochs ("validation_change").
 
     None for a metric that could not be computed there, as METEOR without Java.
     """
+    if name == "validation_change":
+        course = run.get("validation_nll", [])
+        return 100 * abs(course[-1] - course[-3]) / abs(course[-3]) if len(course) > 2 else None
     if name == "million_parameters":
         return run["parameters"] / 1e6
     return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"].get(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import add
-from bayesattn.experiments.tables.thesis import ALL_TASKS, AMBIGUITY, OUTSIDE, SMALL, SOURCE, TOYS
+from bayesattn.experiments.tables.thesis import ALL_TASKS, AMBIGUITY, OUTSIDE, SMALL, SOURCE, TOYS, judge
 from bayesattn.numerics.positive import THESIS_START
 
 FAMILIES = ("gaussian", "laplace", "logistic", "cauchy", "student")
@@ -42,6 +42,11 @@ FULL_ROWS, ATTENTION_ROWS = (
     tuple(name for row in rows for name in (row, f"{row}, KL of one draw") if name in (*rows, *ONE_DRAW))
     for rows in (FULL, ATTENTION)
 )
+JUDGED_ON_MNIST = {
+    FULL_ROWS: ("ensemble", "vi-gaussian", "concrete-dropout", "laplace"),
+    ATTENTION_ROWS: ("vi-gaussian@attention", "concrete-dropout@attention"),
+}
+"""Rows that the thesis's text speaks of on MNIST, where a run costs most."""
 FITTED = tuple(f"vi-{family}-fitted" for family in FAMILIES)
 
 
@@ -89,7 +94,7 @@ for _number, _title, _datasets, _methods in (
             datasets=_datasets,
             methods=_methods,
             published_file=f"thesis_table_{_number.replace('.', '_')}.csv",
-            budgets=BUDGETS,
+            budgets={**BUDGETS, "judge": judge(_methods, JUDGED_ON_MNIST[_methods])},
             method_options=METHOD_OPTIONS,
             published_names=ATTENTION_NAMES if _methods is ATTENTION_ROWS else {},
             variants={row: variant for row, variant in ONE_DRAW.items() if row in _methods},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayesattn.experiments.tables.bam import SOURCE as BAM
-from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
+from bayesattn.experiments.tables.base import Budget, Dataset, Mark, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import add
 
 DENG = "Y. Deng, Y. Kim, J. Chiu, D. Guo, A. Rush: Latent alignment and variational attention, NeurIPS 2018"
@@ -142,6 +142,7 @@ JUDGE = {
             "most_k": 10,
         },
         row_seeds=dict.fromkeys(ENUMERATED, 1) | {"relaxed": 0},
+        marks=(Mark("soft", "bleu", 35.0, "BLEU of at least 35"),),
     )
 }
 """Competence first: 135,168 pairs of at most 14 subwords, 21,120 steps, 1,500 test pairs; one seed where alignments are enumerated,

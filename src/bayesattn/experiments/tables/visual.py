@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayesattn.experiments.tables.bam import SOURCE as BAM
-from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table
+from bayesattn.experiments.tables.base import Budget, Dataset, Mark, Metric, Table
 from bayesattn.experiments.tables.registered import add
 from bayesattn.experiments.tables.translation import DENG, ENTROPY
 from bayesattn.experiments.tasks.visual_questions import QuestionOptions
@@ -38,6 +38,22 @@ SMALL_CAPTIONS = Budget(
     task_options={"dim": 128},
 )
 """For one core and about two hours (bam-2, bam-7), three quarters (bam-3) and a third of one (deng-1-vqa)."""
+
+JUDGE_CAPTIONS = Budget(
+    seeds=10,
+    training={"epochs": 20, "learning_rate": 4e-3},
+    task_options={"dim": 128},
+    row_seeds=dict.fromkeys(CAPTION_METHODS, 0) | dict.fromkeys(("soft", "bam-lc", "bam-wc"), 10),
+    marks=(
+        Mark(
+            "soft",
+            "validation_change",
+            1.0,
+            "validation NLL changes by at most 1 % in the last two epochs",
+            at_least=False,
+        ),
+    ),
+)
 
 
 def _question_options() -> dict[str, dict[str, Any]]:
@@ -207,7 +223,10 @@ add(
         ),
         methods=CAPTION_METHODS,
         published_file="bam_table_3.csv",
-        budgets={"small": _small("flickr8k", SMALL_CAPTIONS)},
+        budgets={
+            "small": _small("flickr8k", SMALL_CAPTIONS),
+            "judge": {"coco": Budget(seeds=0), "flickr8k": JUDGE_CAPTIONS},
+        },
         method_options=CAPTION_OPTIONS,
         reference="soft",
     )
