@@ -24,6 +24,7 @@ from bayesattn.experiments.data.parallel import ParallelFiles, read_parallel
 from bayesattn.experiments.data.planetoid import load_planetoid
 from bayesattn.experiments.data.questions import KINDS, read_vqa
 from bayesattn.experiments.data.regions import Regions
+from bayesattn.experiments.data.squad import read_squad
 from helpers.data_files import conllu, idx, images, planetoid
 from helpers.image_files import archive, block, karpathy_json, questions_json, tsv_line
 from torture.attention_cases import expect
@@ -126,6 +127,54 @@ def _glue() -> Format:
             expect(all(0 <= label <= most for label in sentences.labels), "a label out of range")
 
     return Format(files, dict.fromkeys(files, damaged_lines), load, check)
+
+
+GLUE_BY_NAME = {
+    "MNLI/dev_matched": "index\tsentence1\tsentence2\tlabel1\tgold_label\n0\tIt rains.\tIt is.\tneutral\tentailment\n1\tA\tB\t-\tneutral\n",
+    "QNLI/train": "index\tquestion\tsentence\tlabel\n0\tWhen?\tIn May.\tentailment\n1\tWho?\tIn June.\tnot_entailment\n",
+    "QQP/dev": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n7\t1\t2\tHow?\tIn what way?\t1\n8\t3\t4\tA\tB\t0\n",
+}
+
+
+def _glue_by_name() -> Format:
+    """Tasks whose columns are found by the header."""
+    files = {f"glue/{name}.tsv": text.encode() for name, text in GLUE_BY_NAME.items()}
+
+    def load(folder: Path) -> Any:
+        return glue.load_glue("MNLI", "dev"), glue.load_glue("QNLI", "train"), glue.load_glue("QQP", "dev")
+
+    def check(loaded: Any) -> None:
+        for sentences, classes in zip(loaded, (3, 2, 2), strict=True):
+            expect(len(sentences) == len(sentences.seconds) == len(sentences.labels) > 0, "lists of different lengths")
+            expect(set(sentences.labels) <= set(range(classes)), "a label out of range")
+
+    return Format(files, dict.fromkeys(files, damaged_lines), load, check)
+
+
+def _squad() -> Format:
+    context = "The tower was built in 1889 by Eiffel."
+    given = [{"text": "1889", "answer_start": 23}, {"text": "in 1889", "answer_start": 20}]
+    asked = [
+        {"id": "1", "question": "When?", "answers": given, "is_impossible": False},
+        {"id": "2", "question": "Why?", "answers": [], "is_impossible": True},
+        {"id": "3", "question": "Who?", "answers": [{"text": "Eiffel", "answer_start": 31}]},
+    ]
+    content = json.dumps({"version": "2", "data": [{"title": "T", "paragraphs": [{"context": context, "qas": asked}]}]})
+
+    def check(questions: Any) -> None:
+        expect(bool(questions), "no questions")
+        for question in questions:
+            _text(question.text + question.context)
+            for said, start in zip(question.answers, question.starts, strict=True):
+                expect(start >= 0 and bool(said), "an empty answer, or one before the context")
+                expect(question.context[start : start + len(said)] == said, f"{said!r} is not where it should be")
+
+    return Format(
+        {"train-v2.0.json": content.encode()},
+        {"train-v2.0.json": damaged_json},
+        lambda folder: read_squad(folder / "train-v2.0.json"),
+        check,
+    )
 
 
 def _vqa() -> Format:
@@ -275,6 +324,8 @@ DATA_FORMATS: dict[str, Callable[[], Format]] = {
     "CoNLL-U": _conllu,
     "Planetoid": _planetoid,
     "GLUE": _glue,
+    "GLUE by header": _glue_by_name,
+    "SQuAD": _squad,
     "VQA": _vqa,
     "Karpathy": _karpathy,
     "region archive": _archive,

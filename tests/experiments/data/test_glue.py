@@ -90,3 +90,60 @@ def test_the_real_files_have_the_published_sizes(task: TaskName) -> None:
 def test_other_tasks_are_refused(unchecked: None) -> None:
     with pytest.raises(ValueError, match=r"task='cola' is not known\. Did you mean 'CoLA'"):
         load_glue("cola", "train")  # pyright: ignore[reportArgumentType]
+
+
+MNLI = "index\tpairID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n"
+NAMED = {
+    "MNLI/train": MNLI
+    + "0\t1n\tx\tIt rains.\tIt is wet.\tneutral\tentailment\n1\t2c\tx\tA\tB\tneutral\tcontradiction\n",
+    # the dev part has the labels of five annotators, so its columns are others
+    "MNLI/dev_matched": MNLI.replace("label1", "label1\tlabel2") + "0\t1n\tx\tIt\tIs\tneutral\tneutral\tneutral\n",
+    "QNLI/dev": "index\tquestion\tsentence\tlabel\n0\tWhen?\tIn May.\tnot_entailment\n",
+    "QQP/train": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n7\t1\t2\tHow?\tIn what way?\t1\n",
+}
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in NAMED.items():
+        path = tmp_path / "glue" / f"{name}.tsv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setenv("BAYESATTN_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_columns_are_found_by_their_names(named: Path) -> None:
+    train, dev = load_glue("MNLI", "train"), load_glue("MNLI", "dev")
+    assert (train.texts, train.seconds, train.labels) == (["It rains.", "A"], ["It is wet.", "B"], [0, 2])
+    assert (dev.texts, dev.seconds, dev.labels) == (["It"], ["Is"], [1])
+    qnli, qqp = load_glue("QNLI", "dev"), load_glue("QQP", "train")
+    assert (qnli.texts, qnli.seconds, qnli.labels) == (["When?"], ["In May."], [1])
+    assert (qqp.texts, qqp.seconds, qqp.labels) == (["How?"], ["In what way?"], [1])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("MNLI/train", "\tcontradiction", "\t-", r"train.tsv, line 3: .* '-' says that the annotators did not agree"),
+        (
+            "MNLI/dev_matched",
+            "\tgold_label",
+            "\tlabel",
+            r"dev_matched.tsv, line 1: there is no column 'gold_label' among",
+        ),
+        ("QNLI/dev", "\tnot_entailment", "", r"dev.tsv, line 2: expected 4 columns with a label in column 4"),
+        (
+            "QQP/train",
+            "\t1\n",
+            "\t2\n",
+            r"train.tsv, line 2: expected 6 columns .*Take the line out, or: Get it from https",
+        ),
+    ],
+)
+def test_a_wrong_file_is_named_with_line_and_remedy(named: Path, name: str, old: str, new: str, message: str) -> None:
+    (named / "glue" / f"{name}.tsv").write_text(NAMED[name].replace(old, new))
+    task, part = name.split("/")
+    with pytest.raises(DataError, match=message) as caught:
+        load_glue(task, "train" if part == "train" else "dev")  # pyright: ignore[reportArgumentType]
+    assert "https://gluebenchmark.com/tasks" in str(caught.value)

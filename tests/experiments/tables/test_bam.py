@@ -12,7 +12,8 @@ import pytest
 
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Published
-from bayesattn.experiments.tables.results import read
+from bayesattn.experiments.tables.printing import as_markdown
+from bayesattn.experiments.tables.results import TableResults, read
 from bayesattn.experiments.tables.summary import summarise
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -108,3 +109,42 @@ def test_seeds_and_shared_runs() -> None:
     assert {c.seed for c in language} == {0, 1, 2}
     shared = {config.name for config in TABLES["bam-5-k"].configs("small")} & {config.name for config in language}
     assert len(shared) >= 4, "a k that is the paper's is not run again"
+
+
+def test_table_9_is_the_budget_paper_of_the_paper_s_own_model() -> None:
+    """LR, batch, dropouts, steps (as epochs), warm-up, length and k of its rows."""
+    table = TABLES["bam-5-albert"]
+    found = {config.task: config for config in table.configs(seeds=1, methods=("bam-wc",))}
+    assert len(found) == 10
+    assert {config.task_options.model for config in found.values()} == {"albert-base-v2"}
+    qqp, squad = found["qqp"], found["squad2.0"]
+    assert (qqp.training.learning_rate, qqp.training.batch_size, qqp.training.warmup) == (5e-5, 128, 1000 / 14000)
+    assert (qqp.task_options.dropout, qqp.task_options.classifier_dropout, qqp.task_options.max_length) == (
+        0.1,
+        0.1,
+        512,
+    )
+    assert (squad.task_options.dropout, squad.task_options.head_dropout, squad.task_options.max_length) == (
+        0.0,
+        0.1,
+        512,
+    )
+    steps = {"cola": (5336, 8551), "mnli": (10000, 392_702), "qnli": (33112, 104_743), "mrpc": (800, 3668)}
+    for task, (printed, examples) in steps.items():
+        training = found[task].training
+        assert training.epochs == round(printed * training.batch_size / examples)
+    shapes = {"cola": 10, "stsb": 20, "sst2": 1000, "mnli": 5, "qnli": 500, "qqp": 1000, "rte": 1000, "mrpc": 100}
+    assert {task: found[task].method_options.k for task in shapes} == shapes
+    assert (found["squad1.1"].method_options.k, squad.method_options.k) == (10, 2000)
+    assert {(each.method_options.beta, each.method_options.network_width) for each in found.values()} == {(0.01, 5)}
+    assert {each.method_options.kl_rho for each in found.values()} == {0.0}, "the KL is not annealed"
+
+
+def test_tasks_without_data_show_the_paper_s_figures_and_say_why_ours_are_not_there() -> None:
+    table = TABLES["bam-5"]
+    parts = {part.dataset.label: part for part in summarise(table, TableResults("bam-5", "small", {}, []))}
+    assert set(parts) == {"mnli", "qnli", "qqp", "squad1.1", "squad2.0"}
+    text = as_markdown(parts["squad1.1"])
+    assert "Task `squad1.1`: not run: no data." in text
+    assert "| bam-wc | not run | 81.40 |  | not run | 88.82 |  |" in text
+    assert not {config.task for config in table.configs("small")} & set(parts)

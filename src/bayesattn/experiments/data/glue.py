@@ -1,16 +1,18 @@
-"""Five tasks of GLUE: CoLA (is the sentence acceptable?), SST-2 (is the review positive?), RTE (does the second sentence follow from the
-first?), MRPC (do both say the same?), STS-B (how similar are they, 0 to 5?).
+"""Eight tasks of GLUE: CoLA (is the sentence acceptable?), SST-2 (is the review positive?), RTE (does the second sentence follow from the
+first?), MRPC and QQP (do both say the same?), STS-B (how similar are they, 0 to 5?), MNLI (does the second follow, contradict it, or
+neither?), QNLI (does the sentence answer the question?).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from bayesattn.experiments.data.files import DataError, DataFile, read_text
 from bayesattn.support import checks
 
-TaskName = Literal["CoLA", "SST-2", "RTE", "MRPC", "STS-B"]
+TaskName = Literal["CoLA", "SST-2", "RTE", "MRPC", "STS-B", "MNLI", "QNLI", "QQP"]
 Split = Literal["train", "dev"]
 
 _COLUMNS: dict[str, tuple[tuple[int, ...], int, int]] = {
@@ -21,6 +23,20 @@ _COLUMNS: dict[str, tuple[tuple[int, ...], int, int]] = {
     "STS-B": ((7, 8), 9, 1),
 }
 """Columns of the sentences, column of the label, lines of header."""
+
+_NAMED_COLUMNS: dict[str, tuple[tuple[str, str], str]] = {
+    "MNLI": (("sentence1", "sentence2"), "gold_label"),
+    "QNLI": (("question", "sentence"), "label"),
+    "QQP": (("question1", "question2"), "is_duplicate"),
+}
+"""Where the parts of a task have other columns: the names in the header, of the sentences and of the label."""
+
+LABELS: dict[str, tuple[str, ...]] = {
+    "RTE": ("entailment", "not_entailment"),
+    "QNLI": ("entailment", "not_entailment"),
+    "MNLI": ("entailment", "neutral", "contradiction"),
+}
+"""How labels are written; those of other tasks are 0 and 1, or a score."""
 
 _SHA256 = {
     "CoLA": (
@@ -51,12 +67,18 @@ FILES: dict[str, dict[str, DataFile]] = {
         for split, sha256 in zip(("train", "dev"), sums, strict=True)
     }
     for task, sums in _SHA256.items()
+} | {
+    task: {
+        split: DataFile(f"glue/{task}/{name}.tsv", None, "https://gluebenchmark.com/tasks (tab-separated files)")
+        for split, name in (("train", "train"), ("dev", "dev_matched" if task == "MNLI" else "dev"))
+    }
+    for task in _NAMED_COLUMNS
 }
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, or first and second ones, and their labels: 0 or 1, or a score."""
+    """Sentences, or first and second ones, and their labels: the class's number, or a score."""
 
     texts: list[str]
     labels: list[int] | list[float]
@@ -67,13 +89,16 @@ class Sentences:
 
 
 def load_glue(task: TaskName, split: Split) -> Sentences:
-    """One part of one task. Train / dev: CoLA 8,551 / 1,043, SST-2 67,349 / 872, RTE 2,490 / 277, MRPC 3,667 / 408, STS-B 5,749 / 1,500."""
-    checks.one_of("task", task, _COLUMNS)
+    """One part of one task. Train / dev: CoLA 8,551 / 1,043, SST-2 67,349 / 872, RTE 2,490 / 277, MRPC 3,667 / 408, STS-B 5,749 / 1,500.
+
+    MNLI's dev part is the matched one.
+    """
+    checks.one_of("task", task, FILES)
     checks.one_of("split", split, ("train", "dev"))
-    columns, label, header = _COLUMNS[task]
     file = FILES[task][split]
     text, path = read_text(file)
     lines = text.rstrip("\n").split("\n")
+    columns, label, header = _COLUMNS[task] if task in _COLUMNS else _found_columns(task, lines[0], path, file)
     texts: list[list[str]] = []
     labels: list[float] = []
     for number, line in enumerate(lines[header:], start=header + 1):
@@ -82,9 +107,12 @@ def load_glue(task: TaskName, split: Split) -> Sentences:
             texts.append([cells[column] for column in columns])
             labels.append(_label(task, cells[label]))
         except (IndexError, ValueError):
+            unknown = (
+                " '-' says that the annotators did not agree; GLUE leaves such pairs out." if cells[-1] == "-" else ""
+            )
             raise DataError(
                 f"{path}, line {number}: expected {max(*columns, label) + 1} columns with a label in column {label + 1}, "
-                f"got {line[:60]!r}. {file.remedy()}"
+                f"got {line[:60]!r}.{unknown} Take the line out, or: {file.remedy()}"
             ) from None
     if not texts:
         raise DataError(f"{path} holds no sentences. {file.remedy()}")
@@ -99,5 +127,16 @@ def _label(task: str, cell: str) -> float:
         if not 0 <= score <= 5:
             raise ValueError(f"{score} is no similarity")
         return score
-    names = ("entailment", "not_entailment") if task == "RTE" else ("0", "1")
-    return float(names.index(cell))
+    return float(LABELS.get(task, ("0", "1")).index(cell))
+
+
+def _found_columns(task: str, header: str, path: Path, file: DataFile) -> tuple[tuple[int, ...], int, int]:
+    """The columns that the header names."""
+    names = header.rstrip("\r").split("\t")
+    sentences, label = _NAMED_COLUMNS[task]
+    for name in (*sentences, label):
+        if name not in names:
+            raise DataError(
+                f"{path}, line 1: there is no column {name!r} among {', '.join(names)[:100]}. {file.remedy()}"
+            )
+    return tuple(names.index(name) for name in sentences), names.index(label), 1

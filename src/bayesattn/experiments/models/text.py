@@ -21,11 +21,19 @@ class TextModel(nn.Module):
     takes what `frozen(...)` gives: [batch, length, features], zeros where padded. Padding beyond a batch's longest text is cut off.
     Of BERT's last layer all of the attention is computed, and what comes after it for the first token alone: no head reads another.
 
+    `dropout` is that of the encoder, and of the head too unless it has its own, `classifier_dropout`.
+
     With `regression` the output is a mean and a standard deviation, for targets from 0 to 5; else logits.
     """
 
     def __init__(
-        self, path: str | Path, outputs: int, dropout: float, frozen_layers: int = 0, regression: bool = False
+        self,
+        path: str | Path,
+        outputs: int,
+        dropout: float,
+        frozen_layers: int = 0,
+        regression: bool = False,
+        classifier_dropout: float | None = None,
     ):
         super().__init__()
         self.network: Any = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -34,6 +42,7 @@ class TextModel(nn.Module):
             hidden_dropout_prob=dropout,
             attention_probs_dropout_prob=dropout,
             ignore_mismatched_sizes=True,
+            **_classifier_dropout(path, classifier_dropout),
         )
         self.frozen_layers = checks.whole("frozen_layers", frozen_layers, minimum=0)
         self.regression = regression
@@ -58,6 +67,14 @@ class TextModel(nn.Module):
             return logits
         mean, raw = logits.unbind(-1)
         return 2.5 + 1.5 * mean, F.softplus(1.5 * raw + 0.5) + 1e-2
+
+
+def _classifier_dropout(path: str | Path, dropout: float | None) -> dict[str, float]:
+    """Under the name that it has in the model's config: ALBERT's is another than BERT's."""
+    if dropout is None:
+        return {}
+    config = transformers.AutoConfig.from_pretrained(path)
+    return {"classifier_dropout_prob" if hasattr(config, "classifier_dropout_prob") else "classifier_dropout": dropout}
 
 
 def frozen(

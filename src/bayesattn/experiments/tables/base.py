@@ -41,6 +41,8 @@ class Dataset:
     metrics: tuple[Metric, ...]
     beside: str | None = None
     """Another data set, whose published figures are set beside ours because there are none of this one."""
+    not_run: str | None = None
+    """Why there may be no runs of it. Then the paper's figures are shown without ours."""
 
 
 @dataclass(frozen=True)

@@ -81,16 +81,17 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
         rows = [_row(table, dataset, method, found, published) for method in table.methods]
         rows = [row for row in rows if row.seeds or any(cell.published for cell in row.cells)]
         runs = [run for method in table.methods for run in found[method]]
-        if not runs:
+        if not runs and dataset.not_run is None:
             continue
         dataset, rows = _with_figures(dataset, rows)
         floor = results.floors.get(dataset.task)
         if floor is not None and not any(metric.relative for metric in dataset.metrics):
             cells = tuple(Cell(metric.scale * floor[metric.ours], None, None) for metric in dataset.metrics)
             rows.insert(0, Row(FLOOR, 0, cells, None))
-        marks = table.budget_of(dataset.task, results.budget).marks
+        spent = _spent(runs, made) if runs else f"not run: {dataset.not_run}"
+        marks = table.budget_of(dataset.task, results.budget).marks if runs else ()
         said = tuple(_said(mark, found.get(mark.row, [])) for mark in marks)
-        parts.append(Part(dataset, tuple(rows), _spent(runs, made), table.reference, said))
+        parts.append(Part(dataset, tuple(rows), spent, table.reference, said))
     return parts
 
 

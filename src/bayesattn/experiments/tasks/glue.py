@@ -1,4 +1,4 @@
-"""Five tasks of GLUE with a small pretrained encoder (BAM, table 5): its score, calibration, selective prediction, intervals."""
+"""Eight tasks of GLUE with a small pretrained encoder (BAM, table 5): its score, calibration, selective prediction, intervals."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from torchmetrics.functional.classification import binary_f1_score
 
 from bayesattn import metrics
 from bayesattn.experiments.data.files import cache_folder
-from bayesattn.experiments.data.glue import FILES, Sentences, TaskName, load_glue
+from bayesattn.experiments.data.glue import FILES, LABELS, Sentences, TaskName, load_glue
 from bayesattn.experiments.data.pretrained import minilm
+from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.experiments.tasks.classification import figures
@@ -50,10 +51,12 @@ class GlueOptions:
     """Dropout of the encoder in training, unless the method has a dropout of its own."""
     train_examples: int | None = None
     """Use so many training examples, drawn at random; None: all."""
+    classifier_dropout: float | None = added_later(None)
+    """Dropout before the head; None: that of the encoder."""
 
 
 class GlueTask(Task):
-    """One of the five tasks. STS-B is a regression with a Gaussian likelihood, the others have two classes."""
+    """One of the eight tasks. STS-B is a regression with a Gaussian likelihood, MNLI has three classes, the others have two."""
 
     training = Training(epochs=3, samples=20, batch_size=32, learning_rate=5e-5)
 
@@ -61,6 +64,8 @@ class GlueTask(Task):
         checks.whole("max_length", options.max_length, minimum=8)
         checks.whole("frozen_layers", options.frozen_layers, minimum=0)
         checks.fraction("dropout", options.dropout)
+        if options.classifier_dropout is not None:
+            checks.fraction("classifier_dropout", options.classifier_dropout)
         if options.train_examples is not None:
             checks.whole("train_examples", options.train_examples, minimum=10)
         self.options = options
@@ -88,7 +93,14 @@ class GlueTask(Task):
         from bayesattn.experiments.models.text import TextModel
 
         options = self.options
-        return TextModel(self._path(), 2, dropout or self.dropout, options.frozen_layers, self.regression)
+        return TextModel(
+            self._path(),
+            len(LABELS.get(self.name, ("0", "1"))),
+            dropout or self.dropout,
+            options.frozen_layers,
+            self.regression,
+            options.classifier_dropout,
+        )
 
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
         return by_length(_lengths(train[0]), order, size)
@@ -175,10 +187,11 @@ def _scores(chosen: Tensor, labels: Tensor, name: str) -> dict[str, float]:
     if name == "CoLA":
         return {"score": matthews_corrcoef(chosen, labels, task="binary").item()}
     accuracy = (chosen == labels).float().mean().item()
-    if name != "MRPC":
+    if name not in ("MRPC", "QQP"):
         return {"score": accuracy}
     f1 = binary_f1_score(chosen, labels).item()
-    return {"f1_of_paraphrases": f1, "score": (accuracy + f1) / 2}
+    # BAM does not say how it scores QQP: accuracy, as ALBERT does
+    return {"f1_of_paraphrases": f1, "score": (accuracy + f1) / 2 if name == "MRPC" else accuracy}
 
 
 def _correlations(mean: Tensor, values: Tensor) -> dict[str, float]:
@@ -213,6 +226,9 @@ _QUESTIONS: dict[TaskName, str] = {
     "RTE": "does the second sentence follow?",
     "MRPC": "do both sentences say the same?",
     "STS-B": "how similar are two sentences, 0 to 5?",
+    "MNLI": "does the second sentence follow, contradict, or neither?",
+    "QNLI": "does the sentence answer the question?",
+    "QQP": "do both questions ask the same?",
 }
 for _name, _words in _QUESTIONS.items():
     TASKS.add(
