@@ -33,6 +33,32 @@ def test_a_layer_is_described() -> None:
     assert layer.off_diagonal == pytest.approx(layer.off_diagonal_isotropic, rel=0.2)
 
 
+def test_queries_keys_and_values_are_studied_each() -> None:
+    random = np.random.default_rng(0)
+    scales = np.repeat([0.1, 0.2, 0.4], 8)[None, :, None]  # one below the other
+    weights = {"encoder.layers.0.self_attn.in_proj_weight": random.normal(size=(30, 24, 8)) * scales}
+    layers = {layer.name.rpartition(".")[2]: layer for layer in study(weights)}
+    assert {name: round(layer.scale, 2) for name, layer in layers.items() if name != "in_proj_weight"} == {
+        "query": 0.1,
+        "key": 0.2,
+        "value": 0.4,
+    }
+    assert set(priors_of_study(weights, list(layers.values()))) == set(weights), "the parameter is one"
+
+
+def test_covariances_of_weights_stand_out_from_those_of_independent_ones() -> None:
+    random = np.random.default_rng(0)
+    shared = random.normal(size=(200, 1, 1))
+    independent = random.normal(size=(200, 4, 8))
+    (alone,) = study({"head.weight": 0.3 * independent})
+    (together,) = study({"head.weight": 0.3 * (independent + shared) / 2**0.5})
+    assert alone.covariances.spread == pytest.approx(alone.covariances.spread_isotropic, rel=0.15)
+    assert alone.covariances.spread_isotropic == pytest.approx(200**-0.5, rel=0.1)
+    off = together.covariances.matrix[~np.eye(32, dtype=bool)]
+    assert off.mean() == pytest.approx(0.5, abs=0.1), "half of each weight's variance is shared"
+    assert together.to_json()["covariance_spread_isotropic"] == together.covariances.spread_isotropic
+
+
 def test_the_fitted_priors() -> None:
     weights = made_up()
     priors = priors_of_study(weights, study(weights))
@@ -54,7 +80,8 @@ def test_the_command_writes_table_figures_and_priors(
     assert "encoder.layers.1.linear2.weight" in capsys.readouterr().out
     folder = tmp_path / "study/digits"
     assert {path.name for path in folder.iterdir()} == {
-        "study.json", "priors.json", "densities.png", "quantiles.png", "correlations.png",
+        "study.json", "priors.json", "densities.png", "quantiles.png", "correlations.png", "covariances.png",
+        "covariance_histograms.png",
     }  # fmt: skip
     figures = json.loads((folder / "study.json").read_text())
     weights = collect_weights(study_configs("digits", 2, {"epochs": 1}), tmp_path / "runs")

@@ -12,6 +12,8 @@ from scipy import signal, stats
 from bayesattn.weight_space.priors import WeightPrior
 
 HISTOGRAM_BINS = 100
+COVARIANCES = 128
+"""Weights of a layer whose covariances are looked at."""
 LARGEST_DF = 1000.0
 """A Student-t with more degrees of freedom is a Gaussian."""
 
@@ -84,6 +86,38 @@ def off_diagonal(matrix: np.ndarray) -> tuple[np.ndarray, float]:
     if correlation.ndim < 2:
         return np.ones((1, 1)), 0.0
     return correlation, float(np.abs(correlation[~np.eye(len(correlation), dtype=bool)]).mean())
+
+
+@dataclass(frozen=True)
+class Covariances:
+    """Covariances of single weights over runs, in units of the layer's variance, and those of independent Gaussian weights."""
+
+    matrix: np.ndarray
+    isotropic: np.ndarray
+    """Of as many runs: what chance gives."""
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the values off the diagonal."""
+        return float(off_diagonal_values(self.matrix).std())
+
+    @property
+    def spread_isotropic(self) -> float:
+        """The same by chance."""
+        return float(off_diagonal_values(self.isotropic).std())
+
+
+def off_diagonal_values(matrix: np.ndarray) -> np.ndarray:
+    """The elements of a symmetric matrix above its diagonal."""
+    return matrix[np.triu_indices(len(matrix), 1)]
+
+
+def covariances(weights: np.ndarray, random: np.random.Generator) -> Covariances:
+    """Of the first COVARIANCES weights of [runs, ...]: neighbours stay neighbours."""
+    flat = weights.reshape(len(weights), -1)[:, :COVARIANCES].astype(np.float64)
+    scale = flat.std() or 1.0
+    both = [np.atleast_2d(np.cov(each, rowvar=False)) for each in (flat / scale, random.standard_normal(flat.shape))]
+    return Covariances(*both)
 
 
 def _frozen(prior: WeightPrior) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from bayesattn.experiments.analysis.fits import off_diagonal_values
 from bayesattn.experiments.analysis.prior_predictive import PriorPredictive
 from bayesattn.experiments.analysis.weight_study import LayerStudy
 from bayesattn.experiments.report.plots import save
@@ -53,6 +54,39 @@ def correlations(layers: Sequence[LayerStudy], path: Path) -> Path:
         image = axes.imshow(layer.correlation - np.eye(len(layer.correlation)), cmap="RdBu", vmin=-0.3, vmax=0.3)
         axes.set(xticks=[], yticks=[])
         figure.colorbar(image, ax=axes, shrink=0.8)
+    return save(figure, path)
+
+
+def covariance_maps(layers: Sequence[LayerStudy], path: Path) -> Path:
+    """Heat maps of the covariances between single weights, each beside that of independent Gaussians."""
+    shown = [layer for layer in layers if len(layer.covariances.matrix) > 1]
+    figure, panels = pyplot.subplots(len(shown), 2, figsize=(6, 2.6 * len(shown)), squeeze=False, layout="constrained")
+    for row, layer in zip(panels, shown, strict=True):
+        matrices = (layer.covariances.matrix, layer.covariances.isotropic)
+        drawn = [
+            axes.imshow(matrix - np.diag(np.diag(matrix)), cmap="RdBu", vmin=-1, vmax=1)
+            for axes, matrix in zip(row, matrices, strict=True)
+        ]
+        for axes in row:
+            axes.set(xticks=[], yticks=[])
+        figure.colorbar(drawn[1], ax=row[1], shrink=0.8)
+        row[0].set_title(layer.name, fontsize="x-small")
+        row[1].set_title("independent Gaussians", fontsize="x-small")
+    return save(figure, path)
+
+
+def covariance_histograms(layers: Sequence[LayerStudy], path: Path) -> Path:
+    """The covariances off the diagonal, and those of independent Gaussians."""
+    shown = [layer for layer in layers if len(layer.covariances.matrix) > 1]
+    figure, panels = _panels(shown)
+    for axes, layer in zip(panels, shown, strict=False):
+        pairs = {"weights": layer.covariances.matrix, "independent Gaussians": layer.covariances.isotropic}
+        values = {name: off_diagonal_values(matrix) for name, matrix in pairs.items()}
+        bound = max(float(np.abs(each).max()) for each in values.values())
+        for name, each in values.items():
+            axes.hist(each, bins=60, range=(-bound, bound), density=True, alpha=0.5, label=name)
+        axes.set(xlabel="covariance / variance", yticks=[])
+        axes.legend(frameon=False, fontsize="xx-small")
     return save(figure, path)
 
 

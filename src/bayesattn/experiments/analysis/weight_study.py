@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from bayesattn.experiments.analysis.fits import Fit, best_by_likelihood, fit_families, modes, off_diagonal
+from bayesattn.experiments.analysis.fits import (
+    Covariances,
+    Fit,
+    best_by_likelihood,
+    covariances,
+    fit_families,
+    modes,
+    off_diagonal,
+)
 from bayesattn.experiments.runs import RunConfig, RunFolder, configure
 from bayesattn.support.files import write_atomically
 from bayesattn.weight_space import WeightPrior, save_priors
@@ -20,6 +28,8 @@ FITTED = 20_000
 """Weights of a layer that the families are fitted to, drawn from all runs."""
 SMOOTHED = 3_000
 """Weights that the kernel density estimate is made of."""
+PROJECTIONS = "in_proj_weight"
+"""Torch's name for the projections to queries, keys and values, one below the other."""
 SMALLEST_SCALE = 1e-4
 """Scale of a fitted prior where training leaves the weights at 0."""
 
@@ -45,14 +55,18 @@ class LayerStudy:
     fits: dict[str, Fit]
     sample: np.ndarray
     correlation: np.ndarray
+    covariances: Covariances
+    """Between single weights, over runs."""
 
     def to_json(self) -> dict[str, Any]:
         """Without the arrays."""
         kept = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("fits", "sample", "correlation")
+            if field.name not in ("fits", "sample", "correlation", "covariances")
         }
+        kept["covariance_spread"] = self.covariances.spread
+        kept["covariance_spread_isotropic"] = self.covariances.spread_isotropic
         kept["fits"] = {
             name: {
                 "scale": fit.prior.scale,
@@ -106,12 +120,18 @@ def study_layer(name: str, weights: np.ndarray, seed: int = 0) -> LayerStudy:
         fits=fits,
         sample=sample,
         correlation=correlation,
+        covariances=covariances(weights, random),
     )
 
 
 def study(weights: dict[str, np.ndarray]) -> list[LayerStudy]:
-    """Every matrix of the model."""
-    return [study_layer(name, values) for name, values in weights.items() if values.ndim >= 3]
+    """Every matrix of the model; of attention's projection of its inputs, which is one parameter, queries, keys and values too."""
+    matrices = {name: values for name, values in weights.items() if values.ndim >= 3}
+    for name, values in list(matrices.items()):
+        if name.endswith(PROJECTIONS):
+            thirds = zip(("query", "key", "value"), np.split(values, 3, axis=1), strict=True)
+            matrices |= {name.removesuffix(PROJECTIONS) + part: third for part, third in thirds}
+    return [study_layer(name, values) for name, values in sorted(matrices.items())]
 
 
 def priors_of_study(weights: dict[str, np.ndarray], layers: Sequence[LayerStudy]) -> dict[str, WeightPrior]:

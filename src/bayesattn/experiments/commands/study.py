@@ -59,6 +59,8 @@ def make_study(command: StudyCommand, console: Console) -> None:
     plots.densities(layers, folder / "densities.png")
     plots.quantiles(layers, folder / "quantiles.png")
     plots.correlations(layers, folder / "correlations.png")
+    plots.covariance_maps(layers, folder / "covariances.png")
+    plots.covariance_histograms(layers, folder / "covariance_histograms.png")
     console.print(_table(command.task, layers))
     console.print(f"Written: {folder}. Use the fitted priors with --prior {folder / 'priors.json'}.", soft_wrap=True)
 

@@ -15,7 +15,7 @@ from bayesattn.experiments.analysis.paper_figures.base import Places, add
 from bayesattn.experiments.runs import configure
 from bayesattn.experiments.tables import TABLES
 
-TRIED = ((1, 2, 3, 5), (2, 3, 5))
+TRIED = ((1, 2, 3), (2, 3, 5))
 """N and K."""
 FIGURES = {"log_likelihood": "log_likelihood", "var_mse": "var_mse_given_last", "mse": "mse"}
 """The thesis's figures and ours."""
