@@ -2,7 +2,9 @@
 
 from bayesattn.weight_space.concrete_dropout import ConcreteDropout, concrete_dropout
 from bayesattn.weight_space.ensemble import Ensemble, ensemble
+from bayesattn.weight_space.gaussian_process import GaussianProcessHead, fit_gp_head, gp_head
 from bayesattn.weight_space.laplace import LaplacePosterior, laplace
+from bayesattn.weight_space.laplace_file import load_laplace, save_laplace
 from bayesattn.weight_space.mean_field import mean_field
 from bayesattn.weight_space.priors import (
     THESIS_PRIORS,
@@ -19,16 +21,21 @@ __all__ = [
     "THESIS_PRIORS",
     "ConcreteDropout",
     "Ensemble",
+    "GaussianProcessHead",
     "LaplacePosterior",
     "WeightPrior",
     "choose_layers",
     "collect",
     "concrete_dropout",
     "ensemble",
+    "fit_gp_head",
     "fitted_priors",
+    "gp_head",
     "laplace",
+    "load_laplace",
     "load_priors",
     "mean_field",
+    "save_laplace",
     "save_priors",
     "swag",
     "thesis_priors",

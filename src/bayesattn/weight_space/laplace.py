@@ -39,7 +39,7 @@ _VALIDATED = torch.logspace(-4, 6, 21, dtype=torch.float64).tolist()
 
 
 class LaplacePosterior(ABC):
-    """N(θ*, (H + δ I)^-1) with the Gauss-Newton matrix H and the prior precision δ. Not kept in the state dict."""
+    """N(θ*, (H + δ I)^-1) with the Gauss-Newton matrix H and the prior precision δ. No part of the state dict: `save_laplace`."""
 
     def __init__(self, prior_precision: float = 1.0):
         self.prior_precision = prior_precision
@@ -207,16 +207,28 @@ def laplace(
         posterior = _diagonal(rows) if structure == "diagonal" else _full(rows, len(parameters), inputs, samples)
     if isinstance(prior_precision, float | int):
         posterior.prior_precision = float(prior_precision)
+    linearise(model, posterior, parameters, likelihood, output)
+    if prior_precision == "marginal-likelihood":
+        posterior.prior_precision = posterior.best_precision(parameters.read(model))
+    elif validation is not None:
+        posterior.prior_precision = _validated_precision(model, posterior, validation, likelihood, seed)
+    return model
+
+
+def linearise(
+    model: Model,
+    posterior: LaplacePosterior,
+    parameters: ParameterVector,
+    likelihood: LaplaceLikelihood,
+    output: Output | None,
+) -> Model:
+    """Make the model one that samples from this posterior, in place."""
     mix_in(model, LinearisedNetwork)
     network: Any = model  # of its new class now
     network.laplace_posterior = posterior
     network.laplace_parameters = parameters
     network.laplace_likelihood = likelihood
-    network.laplace_output = take
-    if prior_precision == "marginal-likelihood":
-        posterior.prior_precision = posterior.best_precision(parameters.read(model))
-    elif validation is not None:
-        posterior.prior_precision = _validated_precision(model, posterior, validation, likelihood, seed)
+    network.laplace_output = output or default_output
     return model
 
 

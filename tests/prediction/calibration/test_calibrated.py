@@ -267,5 +267,5 @@ def test_a_file_brings_everything_back_for_the_same_weights(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="damaged, or something else"):
         ba.load_calibration(model, path)
     torch.save({"kind": "a model"}, path)
-    with pytest.raises(ValueError, match="holds no calibration that this version knows"):
+    with pytest.raises(ValueError, match="holds no bayesattn calibration 1 that this version knows"):
         ba.load_calibration(model, path)

@@ -1,6 +1,16 @@
 """The papers' tables: which runs, which published figures, how to print them."""
 
-from bayesattn.experiments.tables import bam, bam_glue, nvae, thesis, thesis_more, thesis_weights, translation, visual
+from bayesattn.experiments.tables import (
+    bam,
+    bam_glue,
+    keep,
+    nvae,
+    thesis,
+    thesis_more,
+    thesis_weights,
+    translation,
+    visual,
+)
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import TABLES
 
@@ -13,6 +23,7 @@ __all__ = [
     "Variant",
     "bam",
     "bam_glue",
+    "keep",
     "nvae",
     "thesis",
     "thesis_more",

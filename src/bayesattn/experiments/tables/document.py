@@ -26,6 +26,7 @@ PAPERS = {
     "bayesian-transformers": Paper("Bayesian transformers", ("thesis", "own-priors", "prior-scale", "vi-start")),
     "latent-alignment": Paper("Latent alignment and variational attention", ("deng",)),
     "nvib": Paper("A nonparametric bottleneck", ("nvae",)),
+    "keep": Paper("What earns its keep", ("keep",)),
 }
 """Name of the page → what is on it."""
 

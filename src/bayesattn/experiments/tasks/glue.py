@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,25 +9,21 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torchmetrics.functional import matthews_corrcoef, pearson_corrcoef, spearman_corrcoef
 from torchmetrics.functional.classification import binary_f1_score
 
 from bayesattn import metrics
-from bayesattn.experiments.data.files import cache_folder
 from bayesattn.experiments.data.glue import FILES, LABELS, Sentences, TaskName, load_glue
-from bayesattn.experiments.data.pretrained import minilm
 from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.experiments.tasks.classification import figures
 from bayesattn.experiments.tasks.registered import TASKS
+from bayesattn.experiments.tasks.text_inputs import MINILM, encoded, lengths, path_of
 from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction
 from bayesattn.support import checks
-from bayesattn.support.files import write_atomically
 
-MINILM = "minilm"
 HELD_OUT = 500
 """Most training examples that validate and are not trained on: GLUE's dev examples are the test."""
 LEVELS = (0.5, 0.9)
@@ -82,7 +77,7 @@ class GlueTask(Task):
         held = order[: min(HELD_OUT, len(order) // 10)]
         inputs, labels = self._encoded(train, "train", order)
         dev, dev_labels = self._encoded(test, "dev", torch.arange(len(test)))
-        short_first = _lengths(dev).argsort(stable=True)  # predictions are made of neighbours together: little padding
+        short_first = lengths(dev).argsort(stable=True)  # predictions are made of neighbours together: little padding
         return Splits(
             (inputs[len(held) :], labels[len(held) :]),
             (inputs[: len(held)], labels[: len(held)]),
@@ -94,7 +89,7 @@ class GlueTask(Task):
 
         options = self.options
         return TextModel(
-            self._path(),
+            path_of(options.model),
             len(LABELS.get(self.name, ("0", "1"))),
             dropout or self.dropout,
             options.frozen_layers,
@@ -103,7 +98,7 @@ class GlueTask(Task):
         )
 
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
-        return by_length(_lengths(train[0]), order, size)
+        return by_length(lengths(train[0]), order, size)
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         inputs, labels = batch
@@ -127,44 +122,18 @@ class GlueTask(Task):
         found.metrics["validation_nll"] = -predict(held_out).log_prob(held_labels).mean().item()
         return found
 
-    def _path(self) -> str:
-        return str(minilm()) if self.options.model == MINILM else self.options.model
-
     def _encoded(self, sentences: Sentences, split: str, chosen: Tensor) -> Examples:
         """The chosen texts as the model takes them, and their labels."""
-        labels = torch.tensor(sentences.labels)[chosen]
-        tokens = self._tokens(sentences, chosen.tolist())
-        layers = self.options.frozen_layers
-        if not layers:
-            return tokens, labels
-        from bayesattn.experiments.models.text import frozen
-
-        digest = hashlib.sha256(repr((self._path(), layers)).encode() + tokens.numpy().tobytes()).hexdigest()[:16]
-        kept = cache_folder() / "frozen" / f"{self.name}-{split}-{digest}.safetensors"
-        if not kept.exists():
-            write_atomically(kept, save({"hidden": frozen(self._path(), layers, tokens)}))
-        return load_file(kept)["hidden"], labels
-
-    def _tokens(self, sentences: Sentences, chosen: list[int]) -> Tensor:
-        import transformers
-
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(self._path())
-        seconds = sentences.seconds
-        encoded = tokenizer(
-            [sentences.texts[index] for index in chosen],
-            None if seconds is None else [seconds[index] for index in chosen],
-            truncation=True,
-            max_length=self.options.max_length,
-            padding="longest",
-            return_token_type_ids=True,
-            return_tensors="pt",
+        options, indices, seconds = self.options, chosen.tolist(), sentences.seconds
+        inputs = encoded(
+            options.model,
+            [sentences.texts[index] for index in indices],
+            None if seconds is None else [seconds[index] for index in indices],
+            options.max_length,
+            options.frozen_layers,
+            f"{self.name}-{split}",
         )
-        return torch.stack([encoded["input_ids"], encoded["attention_mask"], encoded["token_type_ids"]], 1)
-
-
-def _lengths(inputs: Tensor) -> Tensor:
-    """Of texts as tokens, [n, 3, length], or as what frozen layers made of them, [n, length, features]."""
-    return inputs[:, 1].sum(1) if not inputs.is_floating_point() else (inputs != 0).any(-1).sum(1)
+        return inputs, torch.tensor(sentences.labels)[chosen]
 
 
 def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) -> Evaluation:

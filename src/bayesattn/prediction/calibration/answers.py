@@ -62,6 +62,11 @@ class CalibratedPrediction:
         return self.score("relative_distance")
 
     @property
+    def process_variance(self) -> Tensor:
+        """Variance of a Gaussian process of the features after the training data, 0 to 1: a score of the input."""
+        return self.score("process_variance")
+
+    @property
     def outlier(self) -> Tensor:
         """p-values: which share of inputs like the held-out ones looks as odd as this. By distance, else energy, else variance."""
         return self.outlier_by(self._first("distance", "energy", "variance"))

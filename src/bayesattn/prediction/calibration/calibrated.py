@@ -15,13 +15,18 @@ from bayesattn.prediction.calibration.distance import FeatureDistance, FeatureSu
 from bayesattn.prediction.calibration.evidence import Evidence, Positions, evidence_of, joined, positions_that_count
 from bayesattn.prediction.calibration.examples import batches, check_outputs, checked_labels
 from bayesattn.prediction.calibration.head import check_head, find_head, outputs_and_features
-from bayesattn.prediction.calibration.saving import read_state, weights_of, write_state
+from bayesattn.prediction.calibration.random_features import PrecisionSums, ProcessVariance, RandomFeatures
+from bayesattn.prediction.calibration.saving import read_state, write_state
 from bayesattn.prediction.calibration.scores import scores_of
 from bayesattn.prediction.calibration.temperature import Temperature, TemperatureFit, tempered
 from bayesattn.prediction.calling import default_output, map_batch
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.sampled import output_tensors, sampled_outputs
 from bayesattn.support import checks
+from bayesattn.support.tensor_file import check_fingerprint
+
+RANDOM_FEATURES = 1024
+"""Of the Gaussian process whose variance is a score."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class CalibratedModel:
     settings: Settings
     temperature: Temperature
     features: FeatureDistance | None
+    process: ProcessVariance | None
     evidence: Evidence
     output: Callable[[Any], Any] | None = None
 
@@ -71,7 +77,7 @@ class CalibratedModel:
                 f"that: leave samples= out, or calibrate with samples={samples}."
             )
         runner = _Runner(self.model, settings, self.output, max_rows, generator)
-        raw, extra = runner.run(inputs, self.features)
+        raw, extra = runner.run(inputs, self.features, self.process)
         scores = {**scores_of(raw, settings.likelihood), **extra}
         samples_and_scales = tempered(raw, settings.likelihood, self.temperature.value)
         return ANSWERS[settings.likelihood](*samples_and_scales, scores=scores, evidence=self.evidence, raw=raw)
@@ -154,15 +160,15 @@ def calibrate(
     first = next(parts)
     guess = Settings(likelihood or "categorical", 1 if point_estimate else samples, not point_estimate, dropout, head)
     settings = _settled(model, first[0], guess, likelihood, output, max_rows)
-    features = None
+    features, process = None, None
     if train is not None:
-        settings, features = _fit_distance(model, first[0], settings, train, output, max_rows)
+        settings, features, process = _fit_features(model, first[0], settings, train, output, max_rows)
     runner = _Runner(model, settings, output, max_rows, generator)
     fit = TemperatureFit(settings.likelihood)
     lots = torch.Generator().manual_seed(0)
     evidence: list[Evidence] = []
     for inputs, given in (pair for source in ([first], parts) for pair in source):
-        outputs, extra = runner.run(inputs, features)
+        outputs, extra = runner.run(inputs, features, process)
         check_outputs(outputs, "held_out")
         labels = checked_labels(given, outputs[0][0], settings.likelihood, "held_out")
         chosen = positions_that_count(labels, positions, lots) if settings.likelihood == "categorical" else None
@@ -173,7 +179,7 @@ def calibrate(
     if not len(found):
         raise ValueError("held_out: every label is -100, so nothing counts.")
     temperature = Temperature(1.0, 0.0, 0.0) if settings.likelihood == "values" else fit.fitted()
-    return CalibratedModel(model, settings, temperature, features, found, output)
+    return CalibratedModel(model, settings, temperature, features, process, found, output)
 
 
 def load_calibration(
@@ -187,17 +193,19 @@ def load_calibration(
         output: what `ba.calibrate` was given; functions are not saved.
     """
     state = read_state(path)
-    if not weights_of(model, state["weights"]):
-        raise ValueError(
-            f"{str(path)!r} was fitted to other weights than these of {type(model).__name__} (or to another dtype of them): load the "
-            "model that was calibrated, or calibrate this one."
-        )
+    remedy = "load the model that was calibrated, or calibrate this one"
+    check_fingerprint(model, state["weights"], path, remedy)
     settings = Settings(**state["settings"])
     if settings.head is not None:
         check_head(model, settings.head)
-    features = None if state["features"] is None else FeatureDistance(**state["features"])
     return CalibratedModel(
-        model, settings, Temperature(**state["temperature"]), features, Evidence(**state["evidence"]), output
+        model,
+        settings,
+        Temperature(**state["temperature"]),
+        None if state["features"] is None else FeatureDistance(**state["features"]),
+        None if state["process"] is None else ProcessVariance(**state["process"]),
+        Evidence(**state["evidence"]),
+        output,
     )
 
 
@@ -221,19 +229,21 @@ class _Runner:
     def take(self, result: Any) -> tuple[Tensor, ...]:
         return output_tensors(self.output(result), self.settings.likelihood)
 
-    def run(self, inputs: Any, distance: FeatureDistance | None) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Outputs, [samples, batch, ...], and distances. These are the point estimate's, whose pass is the only one without noise."""
-        if distance is None:
+    def run(
+        self, inputs: Any, distance: FeatureDistance | None, process: ProcessVariance | None
+    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+        """Outputs, [samples, batch, ...], and scores of the features. These are the point estimate's, whose pass alone has no noise."""
+        if distance is None or process is None:
             return self.sampled(inputs), {}
         outputs, features = self.observed(inputs)
         if self.settings.random:
             outputs = self.sampled(inputs)
-        names = {"distance": distance.to_classes(features)}
+        found = {"distance": distance.to_classes(features), "process_variance": process(features)}
         if distance.background is not None:
-            names["relative_distance"] = distance.relative(features)
+            found["relative_distance"] = distance.relative(features)
         if self.settings.likelihood != "categorical":  # one row is one example
-            names = {name: each.reshape(len(each), each.shape[1:].numel()).mean(1) for name, each in names.items()}
-        return outputs, names
+            found = {name: each.reshape(len(each), each.shape[1:].numel()).mean(1) for name, each in found.items()}
+        return outputs, found
 
     def sampled(self, inputs: Any) -> list[Tensor]:
         settings = self.settings
@@ -275,14 +285,14 @@ def _settled(
     return Settings(kind, guess.samples if random else 1, random, guess.dropout, guess.head)
 
 
-def _fit_distance(
+def _fit_features(
     model: nn.Module,
     inputs: Any,
     settings: Settings,
     train: Any,
     output: Callable[[Any], Any] | None,
     max_rows: int,
-) -> tuple[Settings, FeatureDistance]:
+) -> tuple[Settings, FeatureDistance, ProcessVariance]:
     """One pass over the training data. The settings get the head's name if they have none."""
     runner = _Runner(model, settings, output, max_rows, None)
     outputs = 2 if settings.likelihood == "gaussian" else 1
@@ -290,6 +300,7 @@ def _fit_distance(
     settings = Settings(settings.likelihood, settings.samples, settings.random, settings.dropout, head)
     runner = _Runner(model, settings, output, max_rows, None)
     sums: FeatureSums | None = None
+    precision: PrecisionSums | None = None
     for part, given in batches(train, "train"):
         found, features = runner.observed(part)
         check_outputs(found, "train")
@@ -300,10 +311,18 @@ def _fit_distance(
                 f"head={head!r} takes features {tuple(features.shape)}, which are not one vector for each of the labels "
                 f"{tuple(labels.shape)}: name another layer."
             )
-        if sums is None:
+        if sums is None or precision is None:
             sums = FeatureSums(found[0].shape[-1] if of_classes else 1)
+            own = getattr(
+                model.get_submodule(head), "random_features", None
+            )  # of a head that is a Gaussian process itself
+            random = RandomFeatures.drawn(features.shape[-1], RANDOM_FEATURES) if own is None else own()
+            precision = PrecisionSums(random)
         classes = labels.flatten() if of_classes else torch.zeros(features.shape[:-1].numel(), dtype=torch.long)
         counted = (classes >= 0).to(features.device)
-        sums.add(features.flatten(0, -2)[counted], classes[classes >= 0])
+        rows = features.flatten(0, -2)[counted]
+        sums.add(rows, classes[classes >= 0])
+        precision.add(rows)
     assert sums is not None
-    return settings, sums.fitted()
+    assert precision is not None
+    return settings, sums.fitted(), precision.fitted()

@@ -44,7 +44,8 @@ def find_head(model: nn.Module, inputs: Any, take: Take, outputs: int = 1) -> st
     }
     collected = sampled_outputs(_with_hooks(model, list(watched), runs), few, 1, take, point_estimate=True)
     output = collected[0][0]
-    found = [run for run in runs if outputs == 1 and _is_made_by(output, run.output)]
+    whole = tuple(f"{name}." for name, module in watched.items() if hasattr(module, "random_features"))
+    found = [run for run in runs if outputs == 1 and not run.name.startswith(whole) and _is_made_by(output, run.output)]
     innermost = [run for run in found if not any(other.name.startswith(f"{run.name}.") for other in found)]
     if not innermost:
         linear = [name for name, module in watched.items() if isinstance(module, nn.Linear)]

@@ -29,6 +29,7 @@ SCORES: dict[str, tuple[Of, str]] = {
     "energy": ("input", "-logsumexp of the logits (Liu et al. 2020), the mean over samples; of labels -Σ softplus"),
     "max_logit": ("input", "less the largest logit, the mean over samples"),
     "distance": ("input", "squared Mahalanobis distance of the features from the nearest class of the training data"),
+    "process_variance": ("input", "variance of a Gaussian process of the features after the training data (SNGP)"),
     "relative_distance": ("input", "the same, less the distance from all training data together"),
 }
 """Every score: what it is a score of, and what it is."""
