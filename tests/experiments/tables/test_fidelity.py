@@ -21,7 +21,7 @@ from bayesattn.experiments.tasks import TASKS
 from helpers.table_cases import made_up
 
 ROOT = Path(__file__).parents[3]
-EVERYTHING = [entry for paper in PAPERS for entry in printed_in(paper)]
+EVERYTHING = [entry for name, paper in PAPERS.items() if paper.printed for entry in printed_in(name)]
 NUMBERED = {
     "bam": [*(f"table {n}" for n in range(1, 10)), "figure 1", "figure 2"],
     "bayesian-transformers": [

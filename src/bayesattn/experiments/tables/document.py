@@ -19,6 +19,8 @@ class Paper:
 
     title: str
     prefixes: tuple[str, ...]
+    printed: bool = True
+    """Whether it is about a paper that prints tables and figures; else it is about methods of our own choice."""
 
 
 PAPERS = {
@@ -26,7 +28,7 @@ PAPERS = {
     "bayesian-transformers": Paper("Bayesian transformers", ("thesis", "own-priors", "prior-scale", "vi-start")),
     "latent-alignment": Paper("Latent alignment and variational attention", ("deng",)),
     "nvib": Paper("A nonparametric bottleneck", ("nvae",)),
-    "keep": Paper("What earns its keep", ("keep",)),
+    "keep": Paper("What earns its keep", ("keep",), printed=False),
 }
 """Name of the page → what is on it."""
 

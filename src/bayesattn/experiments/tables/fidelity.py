@@ -68,7 +68,7 @@ def printed_in(paper: str) -> list[Printed]:
 def write_page(results: Path, page: Path) -> Path:
     """Write the page from what the folder `results` keeps and the pictures of the project that it is in."""
     parts = [FRONT]
-    for paper, shown in PAPERS.items():
+    for paper, shown in ((name, each) for name, each in PAPERS.items() if each.printed):
         lines = [_line(entry, Path(results)) for entry in printed_in(paper)]
         parts.append("\n".join([f"## {shown.title}\n", HEADER, *lines, ""]))
     write_atomically(Path(page), "\n".join(parts))

@@ -43,7 +43,7 @@ JUDGE_CAPTIONS = Budget(
     seeds=10,
     training={"epochs": 20, "learning_rate": 4e-3},
     task_options={"dim": 128},
-    row_seeds=dict.fromkeys(CAPTION_METHODS, 0) | dict.fromkeys(("soft", "bam-lc", "bam-wc"), 10),
+    row_seeds={row: 10 if row in ("soft", "bam-lc", "bam-wc") else 0 for row in CAPTION_METHODS},
     marks=(
         Mark(
             "soft",
