@@ -1,6 +1,6 @@
 """The papers' tables: which runs, which published figures, how to print them."""
 
-from bayesattn.experiments.tables import bam, bam_glue, nvae, thesis, thesis_weights, translation, visual
+from bayesattn.experiments.tables import bam, bam_claims, bam_glue, nvae, thesis, thesis_weights, translation, visual
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import TABLES
 
@@ -12,6 +12,7 @@ __all__ = [
     "Table",
     "Variant",
     "bam",
+    "bam_claims",
     "bam_glue",
     "nvae",
     "thesis",
