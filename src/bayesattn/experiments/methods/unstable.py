@@ -102,7 +102,7 @@ class SampledKLAttention(WeibullAttention):
     def posterior(self, task: Task) -> Posterior:
         usual = super().posterior(task)
         assert isinstance(usual, Weibull)
-        return SampledKLWeibull(usual.k, usual.prior, usual.kl_scores)
+        return SampledKLWeibull(usual.k, usual.prior, "raw" if usual.kl_scores == "raw" else "normalised")
 
 
 METHODS.add(
