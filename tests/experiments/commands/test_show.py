@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 
 from bayesattn.experiments.commands import show as show_module
@@ -55,6 +56,37 @@ def fit(tmp_path: Path, task: str, method: str, options: dict[str, Any], **metho
 
 def sums(panels: list[Panel]) -> list[float]:
     return [float(panel.weights.sum()) for panel in panels if panel.weights is not None]
+
+
+def test_answers_of_several_runs_stand_side_by_side_and_the_best_has_a_star(
+    tmp_path: Path, drawn: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figure 2 of BAM: right and certain before right and uncertain, wrong and uncertain, wrong and certain."""
+    put_vqa(tmp_path / "mine", range(30), range(30, 40))
+    console = Console(record=True, width=200)
+    bam = fit(tmp_path, "vqa2", "bam-wc", QUESTIONS, samples_dropout=True)
+    soft = fit(tmp_path, "vqa2", "soft", QUESTIONS)
+    p_values = iter([0.4, 0.01])
+    monkeypatch.setattr(show_module.metrics, "top_two_p_values", lambda samples: torch.tensor([next(p_values)]))
+    draw_regions(ShowCommand("vqa", bam, example=3, beside=(soft,), output=tmp_path / "a.png"), console)
+    title, rows, _, _ = drawn[0]
+    question, first, second = title.split("\n")
+    assert question.startswith("What shade is it? (right: white")
+    assert first.removeprefix("★ ").startswith("bam-wc: ")
+    assert first.endswith("(p = 0.400)")
+    assert second.removeprefix("★ ").startswith("soft: ")
+    assert second.endswith("(p = 0.010)")
+    preference = {  # (right, certain) → place
+        (True, True): 0,
+        (True, False): 1,
+        (False, False): 2,
+        (False, True): 3,
+    }
+    places = [preference["white" in line.split(": ")[1], certain] for line, certain in ((first, False), (second, True))]
+    assert [line.startswith("★") for line in (first, second)] == [place == min(places) for place in places]
+    assert [row[0].title for row in rows] == ["bam-wc\nmean", "soft\nmean"]
+    with pytest.raises(ValueError, match=r"beside=.* compares answers: it is for `show vqa` alone"):
+        draw_regions(ShowCommand("caption", bam, beside=(soft,)), console)
 
 
 def test_an_answer(tmp_path: Path, drawn: list[Any]) -> None:

@@ -19,7 +19,7 @@ from bayesattn.experiments.report.regions import Panel, region_maps
 from bayesattn.experiments.runs import load_run
 from bayesattn.experiments.runs.single import LoadedRun
 from bayesattn.experiments.tasks.captioning import CaptionTask, Described
-from bayesattn.experiments.tasks.visual_questions import QuestionTask, at_least_two
+from bayesattn.experiments.tasks.visual_questions import THRESHOLD, QuestionTask, at_least_two
 from bayesattn.prediction.sampled import predict
 from bayesattn.support import checks
 
@@ -40,6 +40,8 @@ class ShowCommand:
     """Variance of Gaussian noise on the features."""
     samples: int = 20
     """Sampled predictions."""
+    beside: tuple[Path, ...] = ()
+    """Folders of other runs on the same questions: their answers and p-values stand side by side (figure 2 of BAM; vqa alone)."""
     output: Path = Path("regions.png")
     """Where it is drawn: .png, .svg or .pdf."""
 
@@ -51,23 +53,80 @@ def draw_regions(command: ShowCommand, console: Console) -> None:
     if checks.finite("noise", command.noise) < 0:
         raise ValueError(f"noise must not be negative, got {command.noise!r}: it is a variance.")
     checks.whole("samples", command.samples, minimum=2)
-    loaded = load_run(command.run)
+    if command.beside and command.what != "vqa":
+        raise ValueError(f"beside={command.beside} compares answers: it is for `show vqa` alone.")
     wanted = QuestionTask if command.what == "vqa" else CaptionTask
-    if not isinstance(loaded.task, wanted):
-        good = "daquar or easy-vqa" if command.what == "vqa" else "flickr8k"
-        raise ValueError(
-            f"run={command.run} is of the task {loaded.config.task!r}: for `show {command.what}` take a run of {good}."
-        )
+    runs = []
+    for name, path in (("run", command.run), *(("beside", each) for each in command.beside)):
+        loaded = load_run(path)
+        if not isinstance(loaded.task, wanted):
+            good = "daquar or easy-vqa" if command.what == "vqa" else "flickr8k"
+            raise ValueError(
+                f"{name}={path} is of the task {loaded.config.task!r}: for `show {command.what}` take a run of {good}."
+            )
+        runs.append(loaded)
     torch.manual_seed(0)
-    drawn = _answer if command.what == "vqa" else _caption
-    title, panels, picture = drawn(command, loaded)
+    if command.beside:
+        title, panels, picture = _answers(command, runs)
+    else:
+        title, panels, picture = (_answer if command.what == "vqa" else _caption)(command, runs[0])
     region_maps(title, panels, command.output, picture)
     console.print(title, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Drawn: {command.output}", soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class _Said:
+    """An answer to a question, how certain it is, and where the model looked."""
+
+    question: str
+    right: tuple[str, ...]
+    answer: str
+    p_value: float
+    panels: list[Panel]
+
+    @property
+    def preference(self) -> int:
+        """0 is best: right and certain, right and uncertain, wrong and uncertain, wrong and certain (BAM, figure 2)."""
+        certain = self.p_value < THRESHOLD
+        return int(not certain) if self.answer in self.right else 2 + int(certain)
+
+    def __str__(self) -> str:
+        sure = "p < 0.001" if self.p_value < 1e-3 else f"p = {self.p_value:.3f}"
+        return f"{self.answer} ({sure}"
+
+
 def _answer(command: ShowCommand, loaded: LoadedRun) -> tuple[str, list[list[Panel]], Tensor | None]:
     """Question and answer, the regions' weights, and the image if there is one."""
+    said, picture = _said(command, loaded)
+    return f"{said.question} → {said}; right: {said.right[0]})", [said.panels], picture
+
+
+def _answers(command: ShowCommand, runs: list[LoadedRun]) -> tuple[str, list[list[Panel]], Tensor | None]:
+    """The same question put to several models, a row of maps for each; the most preferred answers have a star."""
+    found = [_said(command, loaded) for loaded in runs]
+    pictures = [picture for _, picture in found]
+    answers = [said for said, _ in found]
+    for path, said in zip((command.run, *command.beside), answers, strict=True):
+        if said.question != answers[0].question:
+            raise ValueError(
+                f"beside={path} has another question at example={command.example} ({said.question!r}, not "
+                f"{answers[0].question!r}): take runs with the same data and test_examples."
+            )
+    best = min(said.preference for said in answers)
+    lines, rows = [], []
+    for loaded, said in zip(runs, answers, strict=True):
+        star = "★ " if said.preference == best else ""
+        lines.append(f"{star}{loaded.config.method}: {said})")
+        first, *rest = said.panels
+        rows.append([Panel(f"{loaded.config.method}\n{first.title}", first.weights), *rest])
+    longest = max(len(row) for row in rows)
+    rows = [[*row, *[Panel("", None)] * (longest - len(row))] for row in rows]
+    return "\n".join([f"{answers[0].question} (right: {', '.join(answers[0].right)})", *lines]), rows, pictures[0]
+
+
+def _said(command: ShowCommand, loaded: LoadedRun) -> tuple[_Said, Tensor | None]:
+    """What one model answers, and the image if there is one."""
     task = loaded.task
     assert isinstance(task, QuestionTask)
     prepared = task.prepared
@@ -91,9 +150,14 @@ def _answer(command: ShowCommand, loaded: LoadedRun) -> tuple[str, list[list[Pan
             panels += _prior_panel(model, inputs)
         samples = _sampled(loaded, inputs, command.samples)[:, 0]
         panels += [Panel("mean", samples.mean(0)), Panel("standard deviation", samples.std(0, correction=0))]
-    sure = "p < 0.001" if certainty < 1e-3 else f"p = {certainty:.3f}"
-    said = f"{prepared.answers[answer]} ({sure}; right: {prepared.test.answers[place][0]})"
-    return f"{prepared.test.texts[place]} → {said}", [panels], task.picture(prepared.test.images[place])
+    said = _Said(
+        prepared.test.texts[place],
+        tuple(dict.fromkeys(prepared.test.answers[place])),
+        prepared.answers[answer],
+        certainty,
+        panels,
+    )
+    return said, task.picture(prepared.test.images[place])
 
 
 def _caption(command: ShowCommand, loaded: LoadedRun) -> tuple[str, list[list[Panel]], None]:

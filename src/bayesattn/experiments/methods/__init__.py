@@ -1,6 +1,13 @@
 """Name → how to make a task's model Bayesian, train it, predict with it."""
 
-from bayesattn.experiments.methods import baselines, bottlenecks, latent_alignment, variational_attention, weight_space
+from bayesattn.experiments.methods import (
+    baselines,
+    bottlenecks,
+    latent_alignment,
+    unstable,
+    variational_attention,
+    weight_space,
+)
 from bayesattn.experiments.methods.base import Method
 from bayesattn.experiments.methods.registered import METHODS
 
@@ -10,6 +17,7 @@ __all__ = [
     "baselines",
     "bottlenecks",
     "latent_alignment",
+    "unstable",
     "variational_attention",
     "weight_space",
 ]

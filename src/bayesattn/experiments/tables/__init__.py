@@ -2,6 +2,7 @@
 
 from bayesattn.experiments.tables import (
     bam,
+    bam_claims,
     bam_glue,
     keep,
     nvae,
@@ -22,6 +23,7 @@ __all__ = [
     "Table",
     "Variant",
     "bam",
+    "bam_claims",
     "bam_glue",
     "keep",
     "nvae",
