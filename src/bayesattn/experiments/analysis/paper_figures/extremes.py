@@ -70,8 +70,9 @@ def as_page(found: dict[str, Any]) -> str:
     lines = [
         "# The sentences that each method is surest and least sure of",
         "",
-        f"Made by `bayesattn figure {SENTENCES}`, which keeps results/{SENTENCES}.json: do not edit. Test sentences of UD English EWT,",
-        "seed 0 at the small budget of the tables. The entropy is the mean over the words, in nats; sentences as the model sees them.",
+        f"Made by `bayesattn figure {SENTENCES}`, which keeps `results/{SENTENCES}.json`: do not edit. Test sentences of",
+        "UD English EWT, seed 0 at the small budget of the tables. The entropy is the mean over the words, in nats;",
+        "sentences as the model sees them.",
         "",
     ]
     for method, ends in found.items():
