@@ -38,26 +38,25 @@ class Written(Places):
         return results
 
 
-def test_the_thesiss_methods_are_run_others_are_found_and_older_ones_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extremes, "digits_of_the_test", lambda: torch.rand(10, 1, 28, 28))
+def test_the_thesiss_methods_are_run_others_are_found_and_older_ones_stay(tmp_path: Path) -> None:
     places = Written(tmp_path / "runs", tmp_path / "results", tmp_path / "docs")
-    before = {"pos": {"swag": ends("pos", 1.0), "laplace": ends("pos", 9.0)}, "mnist": {}}
+    before = {"methods": {"swag": ends("pos", 1.0), "laplace": ends("pos", 9.0)}}
     (tmp_path / "results").mkdir()
-    (tmp_path / "results/thesis-extremes.json").write_text(json.dumps(before))
-    data, page, *drawn = extremes.show_extremes(places)
-    kept = json.loads(data.read_text())
-    assert {(task, method) for task in ("pos", "mnist") for method in kept[task]} == {
-        *extremes.PRINTED,
-        ("pos", "swag"),
-    }
-    assert kept["pos"]["laplace"]["highest_entropy"] == ends("pos", 2.0)["highest_entropy"][:4], (
-        "the finished run counts"
-    )
+    (tmp_path / "results/thesis-sentences.json").write_text(json.dumps(before))
+    data, page = extremes.show_sentences(places)
+    kept = json.loads(data.read_text())["methods"]
+    assert set(kept) == {"laplace", "attn-dirichlet", "swag"}
+    assert kept["laplace"]["highest_entropy"] == ends("pos", 2.0)["highest_entropy"][:4], "the finished run counts"
     text = page.read_text()
-    assert "### laplace (the thesis: tables 3.3 and 3.4)" in text
-    assert "### swag\n" in text
+    assert "## laplace (the thesis: tables 3.3 and 3.4)" in text
+    assert "## swag\n" in text
     assert "| `wow   wow` | 2.000 | `wow   wow` | 0.200 |" in text
+
+
+def test_the_digits_of_the_thesiss_methods_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremes, "digits_of_the_test", lambda: torch.rand(10, 1, 28, 28))
+    data, *drawn = extremes.show_digits(Written(tmp_path / "runs", tmp_path / "results", tmp_path / "docs"))
+    kept = json.loads(data.read_text())["methods"]
+    assert set(kept) == {"concrete-dropout", "attn-dirichlet", "attn-dirichlet-dd"}
     assert [path.name for path in drawn] == ["highest_entropy.png", "lowest_entropy.png"]
-    assert all(f"mnist/{path.name})" in text for path in drawn)
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in drawn)

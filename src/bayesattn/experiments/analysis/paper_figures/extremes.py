@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from bayesattn.experiments.analysis.paper_figures.base import Places, add
 from bayesattn.experiments.report.plots import save
 from bayesattn.experiments.runs import RunConfig, RunFolder
 from bayesattn.experiments.tables import TABLES
+from bayesattn.support import json_text
 from bayesattn.support.files import write_atomically
 
 matplotlib.use("Agg")
@@ -29,51 +29,55 @@ PRINTED = {
 """What the thesis shows; runs of these are made where they are missing."""
 TABLES_OF = {"pos": ("thesis-3.2", "thesis-3.12"), "mnist": ("thesis-3.5", "thesis-3.15")}
 BUDGET = "small"
+SENTENCES, DIGITS = "thesis-sentences", "thesis-digits"
+"""The two figures."""
 ENDS = ("highest_entropy", "lowest_entropy")
 SHOWN = 4
 """Examples of each end, as in the thesis."""
-NAME = "thesis-extremes"
 
 
-def show_extremes(places: Places) -> list[Path]:
+def show_sentences(places: Places) -> list[Path]:
+    """The sentences as a page."""
+    found = _found("pos", SENTENCES, places)
+    page = places.images / "pos" / "surest-sentences.md"
+    write_atomically(page, as_page(found))
+    return [places.keep(SENTENCES, {"seed": 0, "budget": BUDGET, "methods": found}), page]
+
+
+def show_digits(places: Places) -> list[Path]:
+    """The digits, a picture for each end."""
+    found = _found("mnist", DIGITS, places)
+    digits = digits_of_the_test()
+    drawn = [_draw_digits(end, found, digits, places.images / "mnist" / f"{end}.png") for end in ENDS]
+    return [places.keep(DIGITS, {"seed": 0, "budget": BUDGET, "methods": found}), *drawn]
+
+
+def _found(task: str, name: str, places: Places) -> dict[str, Any]:
     """Those of the thesis's methods, and of every other method of its tables whose run of seed 0 has finished or was kept before."""
-    configs = {(config.task, config.method): config for config in _configs()}
-    places.results_of([configs[key] for key in PRINTED])
-    kept = places.results / f"{NAME}.json"
-    before = json.loads(kept.read_text()) if kept.exists() else {}
-    found: dict[str, dict[str, Any]] = {task: dict(before.get(task, {})) for task in TABLES_OF}
-    for (task, method), config in configs.items():
+    configs = {config.method: config for config in _configs(task)}
+    places.results_of([configs[method] for of_task, method in PRINTED if of_task == task])
+    kept = places.results / f"{name}.json"
+    found: dict[str, Any] = dict(json_text.read(kept)["methods"]) if kept.exists() else {}
+    for method, config in configs.items():
         result = RunFolder.of(places.runs, config).result()
         if result is not None and set(ENDS) <= set(result["details"]):  # older runs lack them
-            found[task][method] = {end: result["details"][end][:SHOWN] for end in ENDS} | {"commit": result["commit"]}
-    page = places.images / "extremes.md"
-    digits = digits_of_the_test()
-    drawn = [_draw_digits(end, found["mnist"], digits, places.images / "mnist" / f"{end}.png") for end in ENDS]
-    write_atomically(page, as_page(found, [path.relative_to(places.images) for path in drawn]))
-    return [places.keep(NAME, {"seed": 0, "budget": BUDGET} | found), page, *drawn]
+            found[method] = {end: result["details"][end][:SHOWN] for end in ENDS} | {"commit": result["commit"]}
+    return found
 
 
-def as_page(found: dict[str, dict[str, Any]], images: list[Path]) -> str:
-    """The document."""
+def as_page(found: dict[str, Any]) -> str:
+    """The document of the sentences."""
     lines = [
-        "# What each method is surest and least sure of",
+        "# The sentences that each method is surest and least sure of",
         "",
-        f"Made by `bayesattn figure {NAME}` from results/{NAME}.json: do not edit. Seed 0 at the small budget of the tables;",
-        "the entropy of a sentence is the mean over its words, in nats. Sentences as the model sees them.",
-        "",
-        "## Digits",
-        "",
-        *(
-            f"![Digits of {'the highest' if 'highest' in str(path) else 'the lowest'} entropy]({path})"
-            for path in images
-        ),
-        "",
-        "## Sentences",
+        f"Made by `bayesattn figure {SENTENCES}`, which keeps `results/{SENTENCES}.json`: do not edit. Test sentences of",
+        "UD English EWT, seed 0 at the small budget of the tables. The entropy is the mean over the words, in nats;",
+        "sentences as the model sees them.",
         "",
     ]
-    for method, ends in found["pos"].items():
+    for method, ends in found.items():
         printed = PRINTED.get(("pos", method))
-        lines += [f"### {method}" + (f" (the thesis: {printed})" if printed else ""), ""]
+        lines += [f"## {method}" + (f" (the thesis: {printed})" if printed else ""), ""]
         lines += ["| least sure | entropy | surest | entropy |", "| --- | ---: | --- | ---: |"]
         for high, low in zip(ends[ENDS[0]], ends[ENDS[1]], strict=True):
             cells = [cell for each in (high, low) for cell in (_cell(each["tokens"]), f"{each['entropy']:.3f}")]
@@ -87,11 +91,10 @@ def _cell(text: str) -> str:
     return f"`{text.replace('`', ' ').replace('|', ' ')}`"
 
 
-def _configs() -> list[RunConfig]:
+def _configs(task: str) -> list[RunConfig]:
     return [
         config
-        for task, tables in TABLES_OF.items()
-        for table in tables
+        for table in TABLES_OF[task]
         for config in TABLES[table].configs(BUDGET, seeds=1, tasks=[task], methods=_plain_rows(table))
     ]
 
@@ -103,8 +106,7 @@ def _plain_rows(table: str) -> list[str]:
 
 def digits_of_the_test() -> Tensor:
     """The images that the runs were tested on."""
-    config = next(config for config in _configs() if config.task == "mnist")
-    return config.make_task().load().test[0]
+    return _configs("mnist")[0].make_task().load().test[0]
 
 
 def _draw_digits(end: str, methods: dict[str, Any], images: Tensor, path: Path) -> Path:
@@ -120,8 +122,5 @@ def _draw_digits(end: str, methods: dict[str, Any], images: Tensor, path: Path) 
     return save(figure, path)
 
 
-add(
-    NAME,
-    "Tables 3.3, 3.4, 3.13, 3.14 and figures 3.2, 3.12, 3.13: the surest and least sure sentences and digits of each method",
-    show_extremes,
-)
+add(SENTENCES, "Tables 3.3, 3.4, 3.13, 3.14: the surest and least sure sentences of each method", show_sentences)
+add(DIGITS, "Figures 3.2, 3.12, 3.13: the surest and least sure digits of each method", show_digits)
