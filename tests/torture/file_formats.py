@@ -19,6 +19,7 @@ from bayesattn.experiments.data import daquar, easy_vqa, flickr8k, glue, pos_amb
 from bayesattn.experiments.data.captions import PARTS, read_karpathy
 from bayesattn.experiments.data.features import load_archive, load_regions
 from bayesattn.experiments.data.files import DataFile
+from bayesattn.experiments.data.glove import read_glove
 from bayesattn.experiments.data.idx import MNIST_TEST, load_images
 from bayesattn.experiments.data.parallel import ParallelFiles, read_parallel
 from bayesattn.experiments.data.planetoid import load_planetoid
@@ -303,6 +304,21 @@ def _tables_of_words() -> Format:
     return Format(files, {name: damaged_lines for name in files if not name.endswith("npz")}, load, check)
 
 
+def _glove() -> Format:
+    content = b"the 0.5 -1 2\ndog 1 0.25 3e-2\n. . 3 4 5\n"
+
+    def check(vectors: Any) -> None:
+        expect(bool(vectors) and set(vectors) <= {"the", "dog"}, "no vectors, or of words that nobody wants")
+        expect(all(len(each) == 3 and numpy.isfinite(each).all() for each in vectors.values()), "a strange vector")
+
+    return Format(
+        {"glove.txt": content},
+        {"glove.txt": damaged_lines},
+        lambda folder: read_glove(folder / "glove.txt", ["the", "dog"], 3),
+        check,
+    )
+
+
 def _easy_vqa() -> Format:
     pixels = _npz(images=numpy.zeros((2, 4, 4, 3), dtype=numpy.uint8))
     asked = json.dumps([["what colour is it?", "blue", 0], ["is it a circle?", "yes", 1]]).encode()
@@ -334,4 +350,5 @@ DATA_FORMATS: dict[str, Callable[[], Format]] = {
     "parallel text": _parallel,
     "tables of words": _tables_of_words,
     "easy-VQA": _easy_vqa,
+    "GloVe": _glove,
 }

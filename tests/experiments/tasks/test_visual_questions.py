@@ -171,6 +171,23 @@ def test_the_prior_entropy_is_that_of_the_regions_before_the_answer(published: P
     assert not isinstance(mcan.predict(mcan.build(0.0), (images, words), 1, point_estimate=True), PointAnswers)
 
 
+@pytest.mark.parametrize("model", ["mcan", "bottom-up"])
+def test_words_start_at_glove_s_vectors_where_a_file_is_given(published: Path, tmp_path: Path, model: str) -> None:
+    file = tmp_path / "glove.txt"
+    file.write_text("shade" + " 0.5" * 8 + "\nelephant" + " 1" * 8 + "\n")
+    task = make(published, model=model, glove=str(file))
+    torch.manual_seed(0)
+    embedding = task.build(0.0).question.embedding.weight
+    torch.manual_seed(0)
+    plain = make(published, model=model).build(0.0).question.embedding.weight
+    (shade,) = task.prepared.words.encode(["shade"])
+    assert (embedding[shade] == 0.5).all()
+    others = [place for place in range(len(embedding)) if place != shade]
+    assert torch.equal(embedding[others], plain[others])
+    with pytest.raises(DataError, match=r"line 1: expected a word and 16 numbers, got 8 .* Set embedding_dim"):
+        make(published, model=model, glove=str(file), embedding_dim=16).build(0.0)
+
+
 def test_an_objective_needs_the_bottom_up_model(published: Path) -> None:
     with pytest.raises(ValueError, match=r"has no one alignment to train by Marginal: add --model bottom-up"):
         make(published).build_with(ba.alignment.Marginal(), 0.0)

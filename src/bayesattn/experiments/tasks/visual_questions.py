@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from bayesattn import metrics
 from bayesattn.alignment import Objective, Soft, entropy_of_log_weights
 from bayesattn.experiments.data.files import DataError
+from bayesattn.experiments.data.glove import read_glove
 from bayesattn.experiments.data.questions import Questions
 from bayesattn.experiments.data.regions import Regions
 from bayesattn.experiments.data.subwords import PAD, UNKNOWN, padded, trimmed
@@ -72,6 +74,8 @@ class QuestionOptions:
     fusion: Fusion = added_later("product")
     """How the bottom-up model puts region and question together: "concatenation" (Deng et al., and the rows of table deng-1-vqa) or
     "product" (Anderson et al.)."""
+    glove: str | None = added_later(None)
+    """A file of GloVe's vectors, embedding_dim wide (such as glove.6B.300d.txt): words that it has start there, as in the papers."""
 
     def __post_init__(self) -> None:
         checks.one_of("model", self.model, ("mcan", "bottom-up"))
@@ -171,6 +175,22 @@ class QuestionTask(Task):
         return self.build_with(Soft(), dropout)
 
     def build_with(self, attention: Posterior | Objective, dropout: float) -> nn.Module:
+        model = self._built(attention, dropout)
+        if self.options.glove is not None:
+            words = self.prepared.words.words
+            embedding = model.question.embedding.weight
+            with torch.no_grad():
+                for place, word in enumerate(words):
+                    if word in self._glove:
+                        embedding[place] = torch.tensor(self._glove[word])
+        return model
+
+    @cached_property
+    def _glove(self) -> dict[str, list[float]]:
+        assert self.options.glove is not None
+        return read_glove(Path(self.options.glove), self.prepared.words.words, self.options.embedding_dim)
+
+    def _built(self, attention: Posterior | Objective, dropout: float) -> MCAN | BottomUpVQA:
         options, prepared = self.options, self.prepared
         sizes = (len(prepared.words), len(prepared.answers), prepared.regions.dim)
         if options.model == "bottom-up":
