@@ -155,6 +155,26 @@ def test_regressions_get_intervals_and_a_tolerance(says: Any) -> None:
     assert knowing.predict(torch.full((1, 3), 20.0)).outlier.item() < 0.01
 
 
+def test_one_value_without_a_column_of_its_own() -> None:
+    class Line(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x).squeeze(-1)
+
+    model, x = Line(), torch.randn(200, 3)
+    y = model(x).detach() + torch.randn(200)
+    knowing = ba.calibrate(model, (x, y), train=(x, y), likelihood="values")
+    lower, upper = knowing.predict(x).sets(0.9)
+    assert ((lower <= y) & (y <= upper)).float().mean().item() == pytest.approx(181 / 200)  # the rank is ⌈201 · 0.9⌉
+    assert knowing.predict(x).distance.shape == (200,)
+    x[7] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite outputs for 1 of 200"):
+        ba.calibrate(model, (x, y), likelihood="values")
+
+
 def test_labels_that_may_hold_together() -> None:
     torch.manual_seed(3)
     model = nn.Linear(4, 3)

@@ -66,7 +66,7 @@ def check_outputs(outputs: tuple[Tensor, ...] | list[Tensor], name: str) -> None
     for output in outputs:
         bad = output.isnan() | (output == torch.inf)
         if bool(bad.any()):
-            rows = int(bad.flatten(2).any(-1).any(0).sum())
+            rows = int(bad.reshape(*bad.shape[:2], -1).any(-1).any(0).sum())
             raise ValueError(
                 f"{name}: the model gives NaN or infinite outputs for {rows} of {output.shape[1]} examples; nothing can be fitted to "
                 "them. Look at these inputs, or at the model's precision."
