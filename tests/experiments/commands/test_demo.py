@@ -53,7 +53,7 @@ def test_the_attention_of_two_rows_is_trained_with_a_kl_that_rises() -> None:
     options = [config.method_options for config in demo_table(DemoOptions()).configs("demo")]
     rising = [each for each in options if hasattr(each, "kl_anneal")]
     assert len(rising) == 2
-    assert all((each.kl_weight, each.kl_anneal, each.kl_reduction) == (1.0, 0.5, "mean") for each in rising)
+    assert all((each.kl_weight, each.kl_anneal, each.kl_reduction) == (0.1, 0.5, "mean") for each in rising)
 
 
 @pytest.mark.slow

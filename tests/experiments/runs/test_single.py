@@ -32,7 +32,9 @@ def test_a_run_writes_its_folder_and_is_never_computed_again(tmp_path: Path, mon
     for line in lines:
         assert line["loss"] == pytest.approx(line["nll"] + line["kl"])
     monkeypatch.setattr(Trainer, "fit", None)
+    (path / "checkpoint.pt").write_bytes(b"killed after its result and before this was removed")
     assert run(config, tmp_path) == result
+    assert {each.name for each in path.iterdir()} == names
 
 
 def test_a_loaded_run_predicts_as_it_did(tmp_path: Path) -> None:

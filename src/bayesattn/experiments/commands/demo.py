@@ -34,7 +34,7 @@ class DemoOptions:
     """Decides the split, the initial weights and all noise."""
     epochs: int = 20
     """Passes over the training digits, for each model."""
-    samples: int = 32
+    samples: int = 16
     """Sampled passes of the methods that sample."""
     output: Path = field(default_factory=lambda: Path("demo"))
     """Folder for the report and the runs."""
@@ -84,7 +84,7 @@ def demo_table(options: DemoOptions) -> Table:
         training={"epochs": options.epochs, "samples": options.samples, "batch_size": 32, "learning_rate": 3e-3},
         task_options={"data_seed": options.seed, "heads": 4},
     )
-    annealed = {"kl_reduction": "mean", "kl_anneal": 0.5}
+    annealed = {"kl_reduction": "mean", "kl_weight": 0.1, "kl_anneal": 0.5}
     return Table(
         name="demo",
         title=TITLE,

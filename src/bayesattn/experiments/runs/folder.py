@@ -104,6 +104,10 @@ class RunFolder:
         """Finish: the model, then the result; the checkpoint is no longer needed."""
         write_atomically(self.path / "model.safetensors", save(tensors))
         write_atomically(self.path / "result.json", _readable(result))
+        self.remove_checkpoint()
+
+    def remove_checkpoint(self) -> None:
+        """What a finished run has no use for. A kill may have come just before: then it is still there."""
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
 
     def read_model(self) -> dict[str, Tensor]:

@@ -58,6 +58,8 @@ def _computed(
     finished = folder.result()
     accelerator.wait_for_everyone()
     if finished is not None:
+        if accelerator.is_main_process:
+            folder.remove_checkpoint()
         return finished
     trainer = Trainer(config, folder, accelerator, checkpoints, on_epoch)
     splits = trainer.task.load()  # before anything is written: missing data leaves no folder behind that looks started
