@@ -12,6 +12,7 @@ import torch
 import bayesattn as ba
 from bayesattn.experiments.methods import METHODS
 from bayesattn.experiments.methods.base import Progress
+from bayesattn.experiments.methods.unstable import SampledKLWeibull
 from bayesattn.experiments.methods.variational_attention import AttentionMethod, DirichletOptions, GaussianOptions
 from bayesattn.experiments.tasks import TASKS
 from bayesattn.numerics.positive import THESIS_START
@@ -31,6 +32,7 @@ EXPECTED: dict[str, tuple[type, dict[str, Any]]] = {
     "bam-lf": (ba.LogNormal, {"sigma": 0.1}),
     "bam-lc": (ba.LogNormal, {"sigma": 0.1}),
     "bam-wc-detached": (ba.Weibull, {"k": 10.0}),
+    "bam-wc-sampled-kl": (SampledKLWeibull, {"k": 10.0}),
     "bam-no-kl": (ba.Weibull, {"k": 10.0}),
 }
 PRIORS = {
@@ -39,6 +41,7 @@ PRIORS = {
     "bam-lf": ba.LogNormalPrior,
     "bam-lc": ba.ContextualLogNormal,
     "bam-wc-detached": ba.ContextualGamma,
+    "bam-wc-sampled-kl": ba.ContextualGamma,
     "bam-no-kl": ba.GammaPrior,
 }
 
