@@ -41,7 +41,11 @@ def children() -> dict[int, str]:
     """The running children of this process: their ids and command lines; none where there is no /proc."""
     found = {}
     for task in Path("/proc/self/task").glob("*/children"):
-        for child in task.read_text().split():
+        try:
+            of_thread = task.read_text().split()
+        except OSError:  # the thread has ended since: its children belong to another one
+            return children()
+        for child in of_thread:
             try:
                 words = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 is_dead = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
