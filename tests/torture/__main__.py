@@ -76,7 +76,7 @@ PARTS = {
         "eight tasks of asyncio that record and sample at once, waiting inside their blocks",
         *(200, 20, "torture.concurrency_cases", "torture_tasks"),
     ),
-    "files": Part("damaged files of 16 formats", 32_000, 100, "torture.file_cases", "torture_files"),
+    "files": Part("damaged files of 19 formats", 32_000, 100, "torture.file_cases", "torture_files"),
     "cache": Part("damages of the cache of compiled kernels", 50, 10, "torture.cache_cases", "torture"),
     "kills": Part("SIGKILLs of a sweep at random moments", 50, 5, "torture.sweep_cases", "torture_kills"),
     "launches": Part(
