@@ -28,7 +28,7 @@ TITLE = "Five ways to be uncertain about handwritten digits"
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Five ways to be uncertain about handwritten digits: one table and a report, in about three minutes on two cores."""
+    """Five ways to be uncertain about handwritten digits: one table and a report, in about four minutes."""
 
     seed: int = 0
     """Decides the split, the initial weights and all noise."""
