@@ -1,6 +1,6 @@
 """`python -m bayesattn`, and with it `accelerate launch -m bayesattn`."""
 
-from bayesattn.experiments.cli import main
+from bayesattn_command import main
 
 if __name__ == "__main__":
     main()

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from bayesattn.experiments import cli
+import bayesattn_command
 
 
 def bayesattn(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     """Run `bayesattn` with these arguments."""
     monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments])
-    cli.main()
+    bayesattn_command.main()

@@ -22,6 +22,11 @@ def run(backend: str, *names: str) -> None:
 
 
 def test_traced_as_one_graph() -> None:
+    run("aot_eager", "weibull", "nvib")
+
+
+@pytest.mark.slow
+def test_traced_as_one_graph_for_every_posterior() -> None:
     run("aot_eager", *POSTERIORS)
 
 
@@ -29,8 +34,3 @@ def test_traced_as_one_graph() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch's CPU compiler needs g++")
 def test_compiled_for_every_posterior() -> None:
     run("inductor", *POSTERIORS)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch's CPU compiler needs g++")
-def test_compiled() -> None:
-    run("inductor", "weibull")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bayesattn.experiments import cli
+import bayesattn_command
 from bayesattn.experiments.tables import TABLES, Table
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric
 
@@ -33,7 +33,7 @@ def make(folder: Path, jobs: int) -> None:
     TABLES[TABLE.name] = TABLE
     sys.argv = ["bayesattn", "table", TABLE.name, "--jobs", str(jobs)]
     sys.argv += ["--folder", str(folder / "runs"), "--results", str(folder / "results")]
-    cli.main()
+    bayesattn_command.main()
     sys.exit(0)
 
 

@@ -18,6 +18,7 @@ from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.numerics.counter_noise import GENERATORS, dropout_threshold
 from bayesattn.posteriors.fused_form import NOISES, STATISTICS
+from bayesattn.support.compilation import constant_when_compiled
 
 QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this
@@ -103,13 +104,13 @@ def library() -> Library:
     return loaded
 
 
-@torch.compiler.assume_constant_result
+@constant_when_compiled
 def is_available() -> bool:
     """Whether there is a compiled kernel; compiles it if need be."""
     return library().functions is not None
 
 
-@torch.compiler.assume_constant_result
+@constant_when_compiled
 def how_it_was_made() -> str:
     """Where the compiled kernel is, or why there is none."""
     return library().message

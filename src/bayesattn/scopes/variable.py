@@ -10,6 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from bayesattn.support.compilation import constant_when_compiled
+
 Value = TypeVar("Value")
 
 
@@ -67,7 +69,7 @@ class ScopeVariable(Generic[Value]):
                     "compile the model."
                 )
 
-    @torch._dynamo.assume_constant_result
+    @constant_when_compiled
     def _note_compilation(self) -> bool:
         self._is_compiled = True
         return True

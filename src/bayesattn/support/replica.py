@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
+from bayesattn.support.compilation import is_compiled
+
 Module = TypeVar("Module", bound=nn.Module)
 Changes = Mapping[nn.Module, Mapping[str, Any]]
 """Module → its attributes that are to be other than they are."""
@@ -69,8 +71,8 @@ def _altered(module: nn.Module, changes: Changes, copies: dict[nn.Module, nn.Mod
     parts = {name: part and _altered(part, changes, copies) for name, part in module._modules.items()}
     attributes = dict(changes.get(module, {}))
     inside = any(part is not module._modules[name] for name, part in parts.items())
-    if isinstance(module, torch._dynamo.OptimizedModule) and (inside or attributes):
-        copies[module] = parts["_orig_mod"] or module._orig_mod
+    if is_compiled(module) and (inside or attributes):
+        copies[module] = parts["_orig_mod"] or module.get_submodule("_orig_mod")
     elif inside or attributes:
         copies[module] = copied(module, {**attributes, "_modules": parts} if inside else attributes)
     else:

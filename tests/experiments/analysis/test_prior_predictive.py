@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import bayesattn as ba
-from bayesattn.experiments import cli
+import bayesattn_command
 from bayesattn.experiments.analysis.prior_predictive import (
     DirichletPrior,
     draw_from_prior,
@@ -147,7 +147,7 @@ def test_the_command_writes_histograms_of_every_prior_and_attention(
     arguments = ["prior", "digits", "--scales", "0.001", "3", "--predictions", "1", "--inputs", "5", "--output"]
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments, str(tmp_path)])
-    cli.main()
+    bayesattn_command.main()
     assert "Dirichlet attention" in capsys.readouterr().out
     data = json.loads((tmp_path / "prior.json").read_text())
     assert set(data["curves"]) == set(FAMILIES)
@@ -164,4 +164,4 @@ def test_the_command_writes_histograms_of_every_prior_and_attention(
         assert (tmp_path / name).read_bytes()[:4] == b"\x89PNG"
     monkeypatch.setattr(sys, "argv", ["bayesattn", "prior", "toy-m1"])
     with pytest.raises(SystemExit, match="toy-m1 has none: take mnist or pos"):
-        cli.main()
+        bayesattn_command.main()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bayesattn as ba
-from bayesattn.experiments import cli
+import bayesattn_command
 from bayesattn.experiments.analysis.weight_study import collect_weights, priors_of_study, study, study_configs
 from bayesattn.experiments.tasks import TASKS
 
@@ -76,7 +76,7 @@ def test_the_command_writes_table_figures_and_priors(
     monkeypatch.setenv("COLUMNS", "200")
     arguments = ("study", "digits", "--runs", "2", "--epochs", "1")
     monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments])
-    cli.main()
+    bayesattn_command.main()
     assert "encoder.layers.1.linear2.weight" in capsys.readouterr().out
     folder = tmp_path / "study/digits"
     assert {path.name for path in folder.iterdir()} == {

@@ -63,7 +63,7 @@ def test_in_full_every_method_learns_the_digits(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_a_clear_message_and_no_report(tmp_path: Path) -> None:
-    program = "from bayesattn.experiments.cli import main; main()"
+    program = "from bayesattn_command import main; main()"
     command = ["-u", "-c", program, "demo", "--output", tmp_path / "demo"]
     with started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None

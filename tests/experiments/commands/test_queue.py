@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bayesattn.experiments.cli import main
 from bayesattn.experiments.queue.orders import Order, Queue
 from bayesattn.experiments.tables import TABLES
+from bayesattn_command import main
 from helpers.small_queue import TABLE
 
 

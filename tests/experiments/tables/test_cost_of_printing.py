@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import cProfile
 import dataclasses
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -25,18 +24,13 @@ PACKAGE = str(Path(sys.modules["bayesattn"].__file__ or "").parent)
 
 def calls(function: Callable[[], object]) -> int:
     """Calls of Python functions of the package."""
-    found = 0
-
-    def count(frame: FrameType, event: str, argument: Any) -> None:
-        nonlocal found
-        found += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
-
-    sys.setprofile(count)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return found
+    profile = cProfile.Profile(builtins=False)
+    profile.runcall(function)
+    return sum(
+        entry.callcount
+        for entry in profile.getstats()
+        if not isinstance(entry.code, str) and entry.code.co_filename.startswith(PACKAGE)
+    )
 
 
 @pytest.fixture

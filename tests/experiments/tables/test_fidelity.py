@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tyro
 
-from bayesattn.experiments.cli import commands
+from bayesattn.experiments.cli import command
 from bayesattn.experiments.commands.table import TableCommand
 from bayesattn.experiments.methods import METHODS
 from bayesattn.experiments.tables import TABLES
@@ -64,8 +64,8 @@ def test_a_command_can_be_typed_and_names_what_there_is(entry: Printed) -> None:
         assert TASKS.entry(words[1])
         assert METHODS.entry(words[2])
         return
-    kinds = {name: kind for name, (kind, _) in commands().items()}
-    options = tyro.extras.subcommand_cli_from_dict(kinds, args=words)
+    kind, _ = command(words[0])
+    options = tyro.cli(kind, args=words[1:])
     if isinstance(options, TableCommand):
         table = TABLES[options.name or ""]
         assert options.budget in table.budget_names()

@@ -95,7 +95,12 @@ def test_no_attention_method_looks_into_the_future(method: str) -> None:
     assert gradient[:, :10].ne(0).any()
 
 
-@pytest.mark.parametrize("method", ATTENTION)
+IN_SHORT = ("attn-gaussian", "attn-dirichlet", "bam-wc", "bam-lc")  # a method of each posterior
+
+
+@pytest.mark.parametrize(
+    "method", [name if name in IN_SHORT else pytest.param(name, marks=pytest.mark.slow) for name in ATTENTION]
+)
 def test_no_attention_method_beats_the_floor(method: str, tmp_path: Path) -> None:
     config = configure(
         "toy-m3",

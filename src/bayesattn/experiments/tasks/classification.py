@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchmetrics.functional.classification import binary_auroc, multiclass_calibration_error, multiclass_f1_score
 
 from bayesattn.support.annotations import Float, Shaped
 
@@ -13,6 +12,11 @@ CALIBRATION_BINS = 15
 
 def figures(probabilities: Float[Tensor, "n classes"], labels: Shaped[Tensor, " n"]) -> dict[str, float]:
     """Accuracy, F1 (the mean over the classes that occur, weighted by how often) and expected calibration error."""
+    from torchmetrics.functional.classification import (  # takes seconds
+        multiclass_calibration_error,
+        multiclass_f1_score,
+    )
+
     classes = probabilities.shape[-1]
     return {
         "accuracy": (probabilities.argmax(-1) == labels).float().mean().item(),
@@ -23,6 +27,8 @@ def figures(probabilities: Float[Tensor, "n classes"], labels: Shaped[Tensor, " 
 
 def auroc(scores_of_zero: Float[Tensor, " n"], scores_of_one: Float[Tensor, " m"]) -> float:
     """How well a score tells ones from zeros: the chance that a random one scores higher than a random zero."""
+    from torchmetrics.functional.classification import binary_auroc  # takes seconds
+
     scores = torch.cat([scores_of_zero, scores_of_one]).double()
     labels = torch.cat([torch.zeros(len(scores_of_zero)), torch.ones(len(scores_of_one))]).long()
     # torchmetrics takes scores outside [0, 1] for logits and squashes them, where close ones would tie

@@ -10,8 +10,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics.functional import matthews_corrcoef, pearson_corrcoef, spearman_corrcoef
-from torchmetrics.functional.classification import binary_f1_score
 
 from bayesattn import metrics
 from bayesattn.experiments.data.glue import FILES, LABELS, Sentences, TaskName, load_glue
@@ -153,6 +151,9 @@ def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) ->
 
 def _scores(chosen: Tensor, labels: Tensor, name: str) -> dict[str, float]:
     """What GLUE scores the task by, as "score", and what it is made of."""
+    from torchmetrics.functional import matthews_corrcoef  # takes seconds
+    from torchmetrics.functional.classification import binary_f1_score
+
     if name == "CoLA":
         return {"score": matthews_corrcoef(chosen, labels, task="binary").item()}
     accuracy = (chosen == labels).float().mean().item()
@@ -164,6 +165,8 @@ def _scores(chosen: Tensor, labels: Tensor, name: str) -> dict[str, float]:
 
 
 def _correlations(mean: Tensor, values: Tensor) -> dict[str, float]:
+    from torchmetrics.functional import pearson_corrcoef, spearman_corrcoef  # takes seconds
+
     pearson, spearman = pearson_corrcoef(mean, values).item(), spearman_corrcoef(mean, values).item()
     return {"score": (pearson + spearman) / 2, "pearson": pearson, "spearman": spearman}
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from sklearn.tree import DecisionTreeClassifier
 from torch import Tensor, nn
 
 from bayesattn.experiments.data import pos_ambiguity, ud_ewt
@@ -121,6 +120,8 @@ def _mean_entropy(prediction: CategoricalPrediction, words: Tensor) -> Tensor:
 
 def _ambiguity(predict: Predictor) -> dict[str, float]:
     """How well the mean entropy tells ambiguous sentences: AUROC, and the accuracy of the best single threshold."""
+    from sklearn.tree import DecisionTreeClassifier  # takes a second
+
     sentences = load_pos_ambiguity()
     vocabulary, *_ = load_ud_ewt()
     tokens = vocabulary.encode([[vocabulary.lemma(word) for word in sentence.words] for sentence in sentences])
