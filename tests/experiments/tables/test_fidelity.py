@@ -116,6 +116,11 @@ def test_a_table_at_the_paper_s_budget_is_complete_and_needs_no_reason(
     assert "| complete | none |" in write_page(tmp_path, tmp_path / "page.md").read_text()
 
 
+@pytest.mark.parametrize("entry", [each for each in EVERYTHING if each.table], ids=lambda each: each.printed)
+def test_without_a_single_run_nothing_is_complete(entry: Printed, tmp_path: Path) -> None:
+    assert "complete" not in state(entry, tmp_path)
+
+
 def test_a_picture_is_drawn_if_it_is_there(tmp_path: Path) -> None:
     entry = Printed("figure 1", "it", "bayesattn prior mnist", "docs/images/it.png", "", "")
     (tmp_path / "docs/images").mkdir(parents=True)

@@ -123,7 +123,7 @@ def _state_of_task(table: Table, task: str, rows: list[str], kept: list[str], ru
     rest = set(runs)
     for budget in kept if stands_in else dict.fromkeys(["paper", *kept]):
         wanted = {config.name for config in table.configs(budget, tasks=[task], methods=rows)}
-        if budget == "paper" and wanted <= runs and not stands_in:
+        if budget == "paper" and wanted and wanted <= runs and not stands_in:
             return COMPLETE
         if wanted & rest:
             have = len(wanted & runs)
