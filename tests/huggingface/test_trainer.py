@@ -228,6 +228,7 @@ def test_data_parallel_is_refused(tmp_path: Path) -> None:
         BayesianTrainer(model=classifier(no_noise()), args=arguments, train_dataset=classification_data())
 
 
+@pytest.mark.slow
 def test_two_processes_are_the_larger_batch(tmp_path: Path) -> None:
     """Distributed data parallel over gloo; the prior network is reached through the KL alone."""
     script = tmp_path / "run.py"

@@ -21,10 +21,6 @@ def run(backend: str, *names: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_traced_as_one_graph() -> None:
-    run("aot_eager", "weibull", "nvib")
-
-
 @pytest.mark.slow
 def test_traced_as_one_graph_for_every_posterior() -> None:
     run("aot_eager", *POSTERIORS)

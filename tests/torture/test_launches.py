@@ -14,6 +14,7 @@ from torture.launch_cases import LaunchCase, check
 TWICE = LaunchCase(0, moment=0.0, killed=(), twice=True)
 
 
+@pytest.mark.slow
 def test_two_launches_at_once_compute_a_run_once() -> None:
     check(TWICE)
 

@@ -12,6 +12,8 @@ import pytest
 import bayesattn as ba
 import bayesattn_command
 from bayesattn.experiments.analysis.weight_study import collect_weights, priors_of_study, study, study_configs
+from bayesattn.experiments.commands import study as command
+from bayesattn.experiments.runs import run
 from bayesattn.experiments.tasks import TASKS
 
 
@@ -69,29 +71,42 @@ def test_the_fitted_priors() -> None:
     assert priors["zero.bias"].scale == 1e-4
 
 
+def studied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+    """`bayesattn study toy-m1` of two short runs; the weights that it studied."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    configs = study_configs("toy-m1", 2, {"epochs": 1})
+    for config in configs:  # what the sweep would run in processes of their own
+        run(config, folder / "runs")
+    monkeypatch.setattr(sys, "argv", ["bayesattn", "study", "toy-m1", "--runs", "2", "--epochs", "1"])
+    bayesattn_command.main()
+    return collect_weights(configs, folder / "runs")
+
+
 def test_the_command_writes_table_figures_and_priors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    arguments = ("study", "digits", "--runs", "2", "--epochs", "1")
-    monkeypatch.setattr(sys, "argv", ["bayesattn", *arguments])
-    bayesattn_command.main()
-    assert "encoder.layers.1.linear2.weight" in capsys.readouterr().out
-    folder = tmp_path / "study/digits"
+    monkeypatch.setattr(  # a figure has a panel for each layer: draw one
+        command, "collect_weights", lambda *which: {"head.weight": collect_weights(*which)["head.weight"]}
+    )
+    weights = studied(tmp_path, monkeypatch)
+    assert "head.weight" in capsys.readouterr().out
+    folder = tmp_path / "study/toy-m1"
     assert {path.name for path in folder.iterdir()} == {
         "study.json", "priors.json", "densities.png", "quantiles.png", "correlations.png", "covariances.png",
         "covariance_histograms.png",
     }  # fmt: skip
-    figures = json.loads((folder / "study.json").read_text())
-    weights = collect_weights(study_configs("digits", 2, {"epochs": 1}), tmp_path / "runs")
-    (head,) = [layer for layer in figures["layers"] if layer["name"] == "head.weight"]
+    (head,) = json.loads((folder / "study.json").read_text())["layers"]
     assert head["scale"] == pytest.approx(weights["head.weight"].std(), rel=1e-4)
-    model = ba.weight_space.mean_field(
-        TASKS.create("digits").build(0.0), "laplace", ba.weight_space.load_priors(folder / "priors.json")
-    )
+
+
+@pytest.mark.slow
+def test_the_priors_of_a_whole_model_are_those_of_mean_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    studied(tmp_path, monkeypatch)
+    priors = ba.weight_space.load_priors(tmp_path / "study/toy-m1/priors.json")
+    model = ba.weight_space.mean_field(TASKS.create("toy-m1").build(0.0), "laplace", priors)
     with ba.record() as latents:
-        model(TASKS.create("digits").load().test[0][:2])
+        model(TASKS.create("toy-m1").load().test[0][:2])
     assert latents.global_kl.isfinite()
 
 

@@ -80,12 +80,12 @@ def test_missing_data_leaves_no_config_behind(tmp_path: Path, monkeypatch: pytes
 
 
 def command(folder: Path, *options: str) -> list[str]:
-    budget = ["--epochs", "20", "--samples", "3", "--hidden", "8", "--feedforward", "8", "--checkpoint-seconds", "0"]
+    budget = ["--epochs", "8", "--samples", "2", "--hidden", "8", "--feedforward", "8", "--checkpoint-seconds", "0"]
     return [*options, "-m", "bayesattn", "run", "toy-m1", "attn-dirichlet", *budget, "--folder", str(folder)]
 
 
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
-    config = configure("toy-m1", "attn-dirichlet", training={"epochs": 20, "samples": 3}, task_options=SMALL)
+    config = configure("toy-m1", "attn-dirichlet", training={"epochs": 8, "samples": 2}, task_options=SMALL)
     undisturbed = run(config, tmp_path / "whole")
     folder = RunFolder.of(tmp_path / "killed", config)
     with started(command(tmp_path / "killed"), stdout=subprocess.DEVNULL) as process:
@@ -100,6 +100,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     assert result["metrics"] == undisturbed["metrics"]
 
 
+@pytest.mark.slow
 def test_two_processes_agree_with_one(tmp_path: Path) -> None:
     """`accelerate launch`: with no noise, two halves of each batch give the gradient of the whole; the last batch has one example."""
     training = {"epochs": 2, "batch_size": 47, "samples": 1}

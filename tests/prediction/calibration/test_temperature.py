@@ -14,8 +14,8 @@ from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPre
 
 def fit(likelihood: Likelihood, labels: Tensor, *outputs: Tensor) -> Temperature:
     fitting = TemperatureFit(likelihood)
-    for start in range(0, len(labels), 100):
-        fitting.add([each[:, start : start + 100] for each in outputs], labels[start : start + 100])
+    for start in range(0, len(labels), 1000):
+        fitting.add([each[:, start : start + 1000] for each in outputs], labels[start : start + 1000])
     return fitting.fitted()
 
 
