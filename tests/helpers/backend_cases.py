@@ -25,6 +25,7 @@ POSTERIORS: dict[str, ba.Posterior] = {
     "gaussian": ba.Gaussian(initial_sigma=0.7),
     "dirichlet": ba.Dirichlet(prior_concentration=0.7, initial_sharpness=20.0),
     "dirichlet-simplex": ba.Dirichlet(initial_sharpness=5.0, kl_form="dirichlet"),
+    "dirichlet-positions": ba.Dirichlet(initial_sharpness=5.0, max_len=400),
 }
 
 

@@ -220,7 +220,7 @@ def _fused(
             to_compute(query),
             to_compute(key),
             to_compute(value),
-            posterior.fused_form(key, with_kl),
+            posterior.fused_form(key, query.shape[2], with_kl),
             kernels.Masks(allowed, masks.key_lengths, masks.is_causal, query.shape[2], key.shape[2]),
             bias,
             backend=backend,

@@ -121,7 +121,7 @@ def choose(
         return Choice("chunked", "asked for")
     kernel = ("triton" if query.device.type == "cuda" else "native") if wanted == "auto" else wanted
     if kernel == "triton":
-        unavailable = gpu.obstacle(query, value, posterior.fused_form(key, with_kl=False).noise)
+        unavailable = gpu.obstacle(query, value, posterior.fused_form(key, queries, with_kl=False).noise)
     else:
         unavailable = _native_is_unavailable(query)
     if unavailable is None:

@@ -80,8 +80,8 @@ class Posterior(Configurable, nn.Module, ABC):
         """Whether there is a `fused_form`. Asked on every call, so it must be cheap; without one, attention runs on `reference`."""
         return type(self).fused_form is not Posterior.fused_form
 
-    def fused_form(self, keys: Float[Tensor, "batch key_heads key features"], with_kl: bool) -> FusedForm:
-        """This posterior in the form that the kernels know; what only its KL needs is left out unless `with_kl`."""
+    def fused_form(self, keys: Float[Tensor, "batch key_heads key features"], queries: int, with_kl: bool) -> FusedForm:
+        """This posterior in the form that the kernels know, for so many queries; what only its KL needs is left out unless `with_kl`."""
         raise NotImplementedError(f"{type(self).__name__} has no fused form.")
 
     @abstractmethod

@@ -15,7 +15,7 @@ from bayesattn.numerics.positive import THESIS_START
 from bayesattn.numerics.precision import to_compute
 from bayesattn.posteriors.base import Posterior
 from bayesattn.posteriors.fused_form import FusedForm, RowSums
-from bayesattn.posteriors.learned import LearnedPositive, PerHead, learned_positive
+from bayesattn.posteriors.learned import LearnedPositive, PerHead, PerPosition, learned_positive
 from bayesattn.posteriors.rows import Rows
 from bayesattn.support import checks
 from bayesattn.support.configurable import register
@@ -120,15 +120,19 @@ class Dirichlet(Posterior):
 
     @property
     def has_fused_form(self) -> bool:
-        # and not a sharpness for each position, or from the scores
-        return isinstance(self.sharpness, PerHead) and not self.approximate
+        # and not a sharpness that is computed from the scores
+        return isinstance(self.sharpness, (PerHead, PerPosition)) and not self.approximate
 
-    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
-        assert isinstance(self.sharpness, PerHead)  # has_fused_form has said so
+    def fused_form(self, keys: Tensor, queries: int, with_kl: bool) -> FusedForm:
+        if isinstance(self.sharpness, PerPosition):
+            log_sharpness = self.sharpness.log_of_rows(queries, to_compute(keys))
+        else:
+            assert isinstance(self.sharpness, PerHead)  # has_fused_form has said so
+            log_sharpness = self.sharpness.log_values(to_compute(keys)).view(-1, 1)
         return FusedForm(
             kl=self._kl_of_rows,
             noise="gamma",
-            scale=self.sharpness.log_values(to_compute(keys)).view(-1, 1),
+            scale=log_sharpness,
             statistics="gamma",
             log_concentration=math.log(self.prior_concentration),
         )

@@ -98,7 +98,7 @@ class Gaussian(Posterior):
     def has_fused_form(self) -> bool:
         return isinstance(self.scale, PerHead)  # and not a scale for each pair
 
-    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+    def fused_form(self, keys: Tensor, queries: int, with_kl: bool) -> FusedForm:
         assert isinstance(self.scale, PerHead)  # has_fused_form has said so
         sigma = self.scale.values(to_compute(keys)).view(-1, 1)
         return FusedForm(kl=lambda sums: sums.size * self._kl_of_pair(sigma), noise="normal", scale=sigma)

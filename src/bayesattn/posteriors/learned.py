@@ -75,6 +75,11 @@ class PerPosition(LearnedPositive):
         query, key = _dense_lengths(scores, rows, self.max_len)
         return to_compute(self.raw[:, :query, :key], scores.dtype)
 
+    def log_of_rows(self, queries: int, keys: Tensor) -> Tensor:
+        """With `rows_only`: the logarithm for each query, [heads, query], in the dtype of the keys [batch, heads, key, features]."""
+        _check_lengths(queries, keys.shape[-2], self.max_len)
+        return log_softplus(to_compute(self.raw[:, :queries, 0], keys.dtype))
+
 
 class FromEntry(LearnedPositive):
     """Data-dependent and free of any length (our own form): a network on each log weight and its row's statistics.
@@ -144,9 +149,13 @@ def _dense_lengths(scores: Tensor, rows: Rows, max_len: int) -> tuple[int, int]:
     if not isinstance(rows, DenseRows):
         raise ValueError("max_len= ties the parameters to positions, which a graph does not have: leave it None.")
     query, key = scores.shape[-2:]
+    _check_lengths(query, key, max_len)
+    return query, key
+
+
+def _check_lengths(query: int, key: int, max_len: int) -> None:
     if max(query, key) > max_len:
         raise ValueError(
             f"Attention of {query} queries over {key} keys is longer than max_len={max_len}: give a larger max_len, or leave it None for "
             "parameters that depend on no length."
         )
-    return query, key

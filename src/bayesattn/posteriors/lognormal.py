@@ -90,7 +90,7 @@ class LogNormal(Posterior):
         extreme = not isinstance(scale, Tensor) and (scale < 1e-6 or self.sigma**2 / scale > 1e14)
         return self.prior.fusable and not extreme
 
-    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+    def fused_form(self, keys: Tensor, queries: int, with_kl: bool) -> FusedForm:
         return FusedForm(
             kl=self._kl_of_rows,
             noise="normal",

@@ -31,7 +31,7 @@ class Softmax(Posterior):
     def log_sample(self, scores: Tensor, rows: Rows, generator: Noise = None) -> Tensor:
         return scores
 
-    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+    def fused_form(self, keys: Tensor, queries: int, with_kl: bool) -> FusedForm:
         return FusedForm(kl=lambda sums: torch.zeros_like(sums.size))
 
     def kl(self, scores: Tensor, keys: Tensor, rows: Rows) -> Tensor:

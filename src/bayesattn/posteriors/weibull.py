@@ -94,7 +94,7 @@ class Weibull(Posterior):
     def has_fused_form(self) -> bool:
         return self.prior.fusable
 
-    def fused_form(self, keys: Tensor, with_kl: bool) -> FusedForm:
+    def fused_form(self, keys: Tensor, queries: int, with_kl: bool) -> FusedForm:
         logits = self.prior.share_logits(keys) if with_kl else None
         normalised = self.kl_scores == "normalised"
         return FusedForm(
