@@ -18,3 +18,6 @@ def test_list_names_everything_and_says_what_is_missing(
         name in printed for name in ("toy-m5", "pos", "mnist", "digits", "attn-dirichlet-approx-dd", "thesis-3.15")
     )
     assert "missing: ud_ewt/en_ewt-ud-train.conllu" in printed
+    monkeypatch.setenv("COLUMNS", "80")
+    bayesattn(monkeypatch, "list")
+    assert "…" not in capsys.readouterr().out, "what must be read is not cut"

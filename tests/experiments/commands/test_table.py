@@ -9,7 +9,9 @@ import pytest
 
 from bayesattn.experiments.tables import TABLES
 from bayesattn.experiments.tables.base import Budget
+from bayesattn.experiments.tables.results import TableResults, write
 from helpers.command_line import bayesattn
+from helpers.table_cases import made_up
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -68,6 +70,21 @@ def test_a_failed_run_of_a_table_is_reported_and_the_exit_is_not_zero(
     with pytest.raises(SystemExit, match=r"1 of 1 runs failed; the same command tries them again"):
         bayesattn(monkeypatch, "table", "thesis-3.12", "--methods", "mle", "--seeds", "1")
     assert "sentences.tsv was not found" in capsys.readouterr().out
+
+
+def test_what_is_there_is_shown_at_every_budget_and_nothing_empty_is_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bayesattn(monkeypatch, "table", "thesis-3.11", "--no-run")
+    assert "There is nothing of thesis-3.11 at budget paper, small, judge. Without --no-run it is run." in (
+        capsys.readouterr().out
+    )
+    assert not (tmp_path / "results").exists()
+    of_one_budget = TableResults("thesis-3.11", "small", {}, [made_up("mle", 0, -26.5, 1.0)])
+    write(of_one_budget, tmp_path / "results")
+    bayesattn(monkeypatch, "table", "thesis-3.11", "--no-run")
+    assert "-26.5" in capsys.readouterr().out.replace("−", "-")
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["thesis-3.11-small.json"]
 
 
 def test_other_epochs_are_tried_and_not_kept(

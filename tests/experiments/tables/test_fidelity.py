@@ -68,7 +68,7 @@ def test_a_command_can_be_typed_and_names_what_there_is(entry: Printed) -> None:
     options = tyro.cli(kind, args=words[1:])
     if isinstance(options, TableCommand):
         table = TABLES[options.name or ""]
-        assert options.budget in table.budget_names()
+        assert (options.budget or "paper") in table.budget_names()
         assert set(options.only) <= set(table.tasks())
         assert set(options.methods) <= set(table.methods)
     elif hasattr(options, "task"):

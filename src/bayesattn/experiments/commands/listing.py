@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.table import Column
 from rich.table import Table as RichTable
 
 from bayesattn.experiments.data.files import locate
@@ -20,11 +21,11 @@ class ListCommand:
 
 def list_names(command: ListCommand, console: Console) -> None:
     """`bayesattn list`."""
-    tasks = RichTable("task", "what", "data", title="Tasks")
+    tasks = _whole_words("Tasks", "task", "what", "data")
     for entry in TASKS:
         missing = [file.path for file in entry.make(entry.options).files if locate(file) is None]
         tasks.add_row(entry.name, entry.description, "missing: " + ", ".join(missing) if missing else "found")
-    methods = RichTable("method", "what", title="Methods")
+    methods = _whole_words("Methods", "method", "what")
     for entry in METHODS:
         methods.add_row(entry.name, entry.description)
     console.print(tasks, methods, known_tables())
@@ -32,7 +33,12 @@ def list_names(command: ListCommand, console: Console) -> None:
 
 def known_tables() -> RichTable:
     """The tables, their tasks and their budgets."""
-    shown = RichTable("table", "what", "tasks", "budgets", title="Tables")
+    shown = _whole_words("Tables", "table", "what", "tasks", "budgets")
     for table in TABLES.values():
         shown.add_row(table.name, table.title, ", ".join(table.tasks()), ", ".join(table.budget_names()))
     return shown
+
+
+def _whole_words(title: str, *columns: str) -> RichTable:
+    """A table in which a word that is too long for its column goes on in the next line and is not cut."""
+    return RichTable(*(Column(name, overflow="fold") for name in columns), title=title)

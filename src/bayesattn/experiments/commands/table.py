@@ -31,8 +31,8 @@ class TableCommand:
     """List the tables instead."""
     run: bool = True
     """Run what is missing; --no-run prints and keeps what is there."""
-    budget: str = "paper"
-    """What is spent: "paper", or the name of a smaller budget of the table (--list shows them)."""
+    budget: str | None = None
+    """What is spent: a budget of the table (--list shows them); None: "paper", with --no-run every budget of which something is there."""
     seeds: int | None = None
     """Seeds of each method on each task; None: as the budget says."""
     only: tuple[str, ...] = ()
@@ -59,30 +59,43 @@ def make_table(command: TableCommand, console: Console) -> None:
     if command.name is None:
         raise ValueError(f"Say which table. {checks.suggestion('', TABLES)}")
     own = TABLES[checks.one_of("table", command.name, TABLES)]
+    every = not command.run and command.budget is None
+    budgets = own.budget_names() if every else [command.budget or "paper"]
+    made = [_make(own, command, budget, console) for budget in budgets]
+    if not any(made):
+        remedy = "" if command.run else " Without --no-run it is run."
+        console.print(f"There is nothing of {own.name} at budget {', '.join(budgets)}.{remedy}", soft_wrap=True)
+
+
+def _make(own: Table, command: TableCommand, budget: str, console: Console) -> bool:
+    """Run, print and keep a table at one budget; whether there is anything of it."""
     table = own.with_methods(command.methods)
     configs = table.configs(
-        command.budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
+        budget, seeds=command.seeds, tasks=command.only, methods=command.methods, epochs=command.epochs
     )
-    kept = _kept(table, command)
+    kept = _kept(table, command, budget)
     known = kept.by_name if kept else {}
     missing = [config for config in configs if config.name not in known]
     failed = _sweep(missing, command, console) if command.run else []
-    results = _collected(table, configs, command, kept)
-    for part in summarise(table, results):
-        console.print(in_terminal(part))
-    if command.epochs is None:
+    results = _collected(table, configs, command, budget, kept)
+    if results.runs:
+        for part in summarise(table, results):
+            console.print(in_terminal(part))
+    if command.epochs is not None:
+        console.print("Not kept in the results: --epochs is not the budget's.")
+    elif results.runs:
         to_write = results
         if table is not own:
-            of_table = {config.name for config in own.configs(command.budget, seeds=command.seeds, tasks=command.only)}
-            to_write = _collected(own, [each for each in configs if each.name in of_table], command, kept)
-        path = kept_results.write(to_write, command.results)
-        console.print(f"Kept in {path}; `bayesattn render` writes the document.", soft_wrap=True)
+            of_table = {config.name for config in own.configs(budget, seeds=command.seeds, tasks=command.only)}
+            to_write = _collected(own, [each for each in configs if each.name in of_table], command, budget, kept)
+        if to_write.runs:
+            path = kept_results.write(to_write, command.results)
+            console.print(f"Kept in {path}; `bayesattn render` writes the document.", soft_wrap=True)
         if added := table.methods[len(own.methods) :]:
             console.print(f"Not kept there, since they are no rows of {own.name}: {', '.join(added)}.", soft_wrap=True)
-    else:
-        console.print("Not kept in the results: --epochs is not the budget's.")
     if failed:
         raise Failure(f"{len(failed)} of {len(configs)} runs failed; the same command tries them again.")
+    return bool(results.runs)
 
 
 def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) -> list[RunOutcome]:
@@ -101,17 +114,21 @@ def _sweep(configs: list[RunConfig], command: TableCommand, console: Console) ->
     return failed
 
 
-def _kept(table: Table, command: TableCommand) -> kept_results.TableResults | None:
+def _kept(table: Table, command: TableCommand, budget: str) -> kept_results.TableResults | None:
     """What the results folder has of this table: runs that need not be computed again, wherever their folders are."""
-    path = command.results / kept_results.file_name(table.name, command.budget)
+    path = command.results / kept_results.file_name(table.name, budget)
     return kept_results.read(path) if path.exists() else None
 
 
 def _collected(
-    table: Table, configs: list[RunConfig], command: TableCommand, kept: kept_results.TableResults | None
+    table: Table,
+    configs: list[RunConfig],
+    command: TableCommand,
+    budget: str,
+    kept: kept_results.TableResults | None,
 ) -> kept_results.TableResults:
     """The figures of the runs asked for and, unless things are only tried out, of the rest of the table as far as it is there."""
     if command.epochs is not None:
-        return kept_results.collect(table, command.budget, configs, command.folder)
-    everything = {config.name: config for config in [*configs, *table.configs(command.budget)]}
-    return kept_results.collect(table, command.budget, everything.values(), command.folder, kept)
+        return kept_results.collect(table, budget, configs, command.folder)
+    everything = {config.name: config for config in [*configs, *table.configs(budget)]}
+    return kept_results.collect(table, budget, everything.values(), command.folder, kept)
