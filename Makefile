@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test test-all torture check format docs clean
+.PHONY: demo test test-all torture check format docs package clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/bayesattn demo
@@ -31,8 +31,18 @@ format: $(VENV)/test-installed
 docs: $(VENV)/docs-installed
 	$(BIN)/python docs/make_site.py
 
+# A wheel made from the source archive, installed with torch alone into an environment of its own, and used there.
+package:
+	rm -rf dist build/package
+	$(PYTHON) -m venv build/package
+	build/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt build
+	build/package/bin/python -m build --outdir dist .
+	build/package/bin/python -m pip uninstall --quiet --disable-pip-version-check --yes build pyproject_hooks packaging
+	build/package/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	cd build/package && bin/python $(CURDIR)/tests/installed.py && bin/bayesattn --version
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo build
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis demo build dist
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), f"bayesattn needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=python3.11"'

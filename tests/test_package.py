@@ -39,3 +39,9 @@ def test_everything_that_is_offered_is_there_and_typed() -> None:
     assert all(hasattr(ba, name) for name in ba.__all__)
     assert importlib.resources.files("bayesattn").joinpath("py.typed").is_file()
     assert ba.__version__ == importlib.metadata.version("bayesattn")
+
+
+def test_the_house_stays_small() -> None:
+    shown = [each for each in importlib.resources.files("bayesattn").iterdir() if each.name != "__pycache__"]
+    assert sum(each.is_file() for each in shown) <= 8
+    assert sum(each.is_dir() for each in shown) <= 14
