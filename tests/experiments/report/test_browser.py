@@ -103,6 +103,21 @@ def test_the_explorer_shows_what_is_chosen(opened: webdriver.Chrome) -> None:
     assert "query 3" in opened.find_element(By.CSS_SELECTOR, "[role=status]").text
 
 
+def test_a_sentence_is_coloured_by_its_weights(opened: webdriver.Chrome) -> None:
+    choose(opened, "example", "a sentence")
+    words = opened.find_elements(By.CSS_SELECTOR, ".sentence button")
+    assert [word.text for word in words] == list(SENTENCE)
+    assert not opened.find_elements(By.CSS_SELECTOR, ".patches button")
+    words[2].click()
+    assert "query 3" in opened.find_element(By.CSS_SELECTOR, "[role=status]").text
+    weights = MODELS["first"][0].layers["layer 0"]
+    strengths = opened.execute_script(
+        "return [...document.querySelectorAll('.sentence button')].map((word) => +word.style.getPropertyValue('--w'))"
+    )
+    mean = weights.mean[0, 2]
+    assert strengths == pytest.approx((mean / mean.max()).tolist(), abs=1e-3)
+
+
 def test_the_explorer_works_with_the_keyboard(opened: webdriver.Chrome) -> None:
     weights = MODELS["first"][0].layers["layer 0"]
     slider = opened.find_element(By.NAME, "query")

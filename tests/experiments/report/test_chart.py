@@ -37,6 +37,29 @@ def test_lines_fill_the_width_of_the_chart() -> None:
     assert across == [62.0, 304.0, 546.0]
 
 
+def test_a_name_keeps_its_colour_where_others_are_left_out() -> None:
+    drawn = chart.lines({"b": [(0.0, 1.0), (1.0, 2.0)]}, "KL", "epoch", "KL", colours=["a", "b"])
+    assert 'class="line s1"' in drawn
+    assert 'class="key s1"' in drawn
+    assert "s0" not in drawn
+
+
+def test_a_point_is_as_large_as_what_it_stands_for() -> None:
+    drawn = chart.lines({"a": [(0.1, 0.1), (0.5, 0.5), (0.9, 0.9)]}, "", "", "", counts={"a": [0, 25, 100]})
+    nothing, quarter, whole = (float(radius) - 1.5 for radius in re.findall(r' r="([\d.]+)"', drawn))
+    assert nothing == 0.0
+    assert whole**2 == pytest.approx(4 * quarter**2)
+    assert "a: 25 examples" in drawn
+
+
+def test_groups_share_a_colour_and_have_lines_of_their_own() -> None:
+    drawn = chart.densities({"inside": [0.1, 0.2], "outside": [0.9, 0.8]}, "", "", 1.0, colour=3)
+    assert re.findall(r'class="line s3 (d\d)"', drawn) == ["d0", "d1"]
+    inside, outside = re.findall(r'class="line s3 d\d" d="M([^"]+)"', drawn)
+    highest = [min(path.split("L"), key=lambda point: float(point.split()[1])).split()[0] for path in (inside, outside)]
+    assert float(highest[0]) < float(highest[1]), "they peak where their values are"
+
+
 def test_a_histogram_is_a_density() -> None:
     density = chart._density([0.1, 0.1, 0.9, 5.0], 1.0, 10)
     assert sum(density) / 10 == pytest.approx(1.0)

@@ -18,7 +18,7 @@ def test_the_reliability_curve_by_hand() -> None:
     probabilities = torch.tensor([[0.91, 0.09], [0.93, 0.07], [0.3, 0.7], [0.45, 0.55]])
     labels = torch.tensor([0, 1, 1, 0])
     curve = sections.reliability_curve(probabilities, labels, bins=10)
-    assert curve == [pytest.approx((0.55, 0.0)), pytest.approx((0.7, 1.0)), pytest.approx((0.92, 0.5))]
+    assert curve == [pytest.approx((0.55, 0.0, 1)), pytest.approx((0.7, 1.0, 1)), pytest.approx((0.92, 0.5, 2))]
 
 
 def test_the_risk_coverage_curve_by_hand() -> None:
@@ -26,6 +26,12 @@ def test_the_risk_coverage_curve_by_hand() -> None:
     wrong = torch.tensor([True, False, True, False])
     curve = sections.risk_coverage_curve(uncertainty, wrong)
     assert curve == [(0.25, 0.0), (0.5, 0.0), (0.75, pytest.approx(1 / 3)), (1.0, 0.5)]
+
+
+def test_the_auroc_stands_beside_the_entropies() -> None:
+    inside = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    section = sections.entropies({"a": inside}, {"a": {"noise": torch.tensor([0.25, 0.9])}}, 3)
+    assert "noise: AUROC 0.750" in section.body
 
 
 def test_weights_are_packed_exactly_enough() -> None:

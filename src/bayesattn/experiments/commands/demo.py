@@ -62,6 +62,7 @@ def run_demo(options: DemoOptions, console: Console | None = None) -> TableResul
     )
     page = runs_page([RunFolder.of(folder, config).path for config in configs])
     page = replace(page, title=TITLE, text=f"{page.text} Seed {options.seed}. Made by make demo.")
+    console.print(page.conclusion, highlight=False)
     report = write_page(page, options.output / "report.html")
     console.print(
         f"The report, with an attention explorer: open {report.resolve().as_uri()} in a browser.", soft_wrap=True

@@ -98,9 +98,16 @@ def lines(
     *,
     diagonal: bool = False,
     unit: bool = False,
-    markers: bool = False,
+    counts: Mapping[str, Sequence[int]] | None = None,
+    colours: Sequence[str] = (),
 ) -> Markup:
-    """A line for each series. `unit`: both axes from 0 to 1; `diagonal`: with the line of equality."""
+    """A line for each series. `unit`: both axes from 0 to 1; `diagonal`: with the line of equality.
+
+    Args:
+        counts: how many examples each point stands for: the point is drawn, its area as large as that.
+        colours: all names that the page shows, so that each has one colour throughout; default: those of the series.
+    """
+    number_of = {name: number for number, name in enumerate(colours or series)}
     points = [point for each in series.values() for point in each if all(map(math.isfinite, point))]
     if not points:
         return Markup("")
@@ -111,16 +118,19 @@ def lines(
     parts = [_vertical_grid(horizontal, 10, bottom), _horizontal_grid(vertical, left, width - 14)]
     if diagonal:
         parts.append(Markup('<path class="equal" d="M{} {}L{} {}"/>').format(left, bottom, width - 14, 10))
-    for number, (name, each) in enumerate(series.items()):
+    most = max((count for each in (counts or {}).values() for count in each), default=1)
+    for name, each in series.items():
+        colour = number_of[name] % 8
         shown = [(horizontal(x), vertical(y)) for x, y in each if math.isfinite(x) and math.isfinite(y)]
         path = "M" + "L".join(f"{x} {y}" for x, y in shown)
         if shown:
-            parts.append(
-                Markup('<path class="line s{}" d="{}"><title>{}</title></path>').format(number % 8, path, name)
-            )
-        if markers:
+            parts.append(Markup('<path class="line s{}" d="{}"><title>{}</title></path>').format(colour, path, name))
+        if counts is not None:
             parts += [
-                Markup('<circle class="dot s{}" cx="{}" cy="{}" r="3"/>').format(number % 8, *place) for place in shown
+                Markup('<circle class="dot s{}" cx="{}" cy="{}" r="{}"><title>{}: {} examples</title></circle>').format(
+                    colour, *place, round(1.5 + 8.5 * math.sqrt(count / most), 2), name, count
+                )
+                for place, count in zip(shown, counts[name], strict=True)
             ]
     parts.append(Markup('<text class="axis" x="{}" y="{}">{}</text>').format((left + width) / 2, height - 6, across))
     parts.append(
@@ -128,33 +138,47 @@ def lines(
             14, bottom / 2, 14, bottom / 2, up
         )
     )
-    return _figure(parts, width, height, label) + legend(list(series))
+    return _figure(parts, width, height, label) + _legend([(f"key s{number_of[name] % 8}", name) for name in series])
 
 
-def histograms(groups: Mapping[str, Sequence[float]], label: str, across: str, high: float, bins: int = 25) -> Markup:
-    """Densities of several groups over one another, from 0 to `high`."""
+def densities(
+    groups: Mapping[str, Sequence[float]], label: str, across: str, high: float, colour: int = 0, bins: int = 25
+) -> Markup:
+    """Curves of the densities of several groups from 0 to `high`: one colour, each group its own kind of line, the first filled."""
     width, height, left, bottom = 560, 190, 20, 150
-    densities = {name: _density(values, high, bins) for name, values in groups.items()}
-    top = max((max(each) for each in densities.values()), default=0.0) or 1.0
+    found = {name: _density(values, high, bins) for name, values in groups.items()}
+    top = max((max(each) for each in found.values()), default=0.0) or 1.0
     horizontal, vertical = _Scale(0.0, high, left, width - 14), _Scale(0.0, top * 1.05, bottom, 8)
     parts = [_vertical_grid(horizontal, 8, bottom)]
-    for number, (name, density) in enumerate(densities.items()):
-        steps = f"M{horizontal(0.0)} {bottom}" + "".join(
-            f"V{vertical(value)}H{horizontal((index + 1) * high / bins)}" for index, value in enumerate(density)
+    for number, (name, density) in enumerate(found.items()):
+        middles = "L".join(
+            f"{horizontal((index + 0.5) * high / bins)} {vertical(value)}" for index, value in enumerate(density)
         )
+        if number == 0:
+            ends = f"M{horizontal(0.5 * high / bins)} {bottom}L{middles}L{horizontal((bins - 0.5) * high / bins)} {bottom}Z"
+            parts.append(Markup('<path class="area s{}" d="{}"/>').format(colour % 8, ends))
         parts.append(
-            Markup('<path class="area s{}" d="{}V{}Z"><title>{}</title></path>').format(number % 8, steps, bottom, name)
+            Markup('<path class="line s{} d{}" d="M{}"><title>{}</title></path>').format(
+                colour % 8, number % 5, middles, name
+            )
         )
     parts.append(Markup('<text class="axis" x="{}" y="{}">{}</text>').format((left + width) / 2, height - 6, across))
-    return _figure(parts, width, height, label) + legend(list(groups))
+    keys = [(f"stroke s{colour % 8} d{number % 5}", name) for number, name in enumerate(groups)]
+    return _figure(parts, width, height, label) + _legend(keys)
 
 
-def legend(names: Sequence[str]) -> Markup:
-    """The names of series in their colours."""
-    items = Markup("").join(
-        Markup('<li><span class="key s{}"></span>{}</li>').format(number % 8, name) for number, name in enumerate(names)
+def _legend(items: Sequence[tuple[str, str]]) -> Markup:
+    """Names, each after its key: a square of its colour, or a piece of its line."""
+    square, piece = (
+        Markup('<span class="{}"></span>'),
+        Markup('<svg class="{}" viewBox="0 0 28 6"><path d="M0 3H28"/></svg>'),
     )
-    return Markup('<ul class="legend">{}</ul>').format(items)
+    return Markup('<ul class="legend">{}</ul>').format(
+        Markup("").join(
+            Markup("<li>{}{}</li>").format((piece if key.startswith("stroke") else square).format(key), name)
+            for key, name in items
+        )
+    )
 
 
 def _density(values: Sequence[float], high: float, bins: int) -> list[float]:

@@ -36,11 +36,12 @@ def model_page(model: Path, sentences: Path) -> Page:
         )
     )
     said, entropies = prediction.label.tolist(), prediction.entropy.tolist()
+    disagreement = prediction.mutual_information.tolist()
     shown = [
         sections.Shown(
             words(text.split()),
             entropies[place],
-            f"{names[said[place]]} ({prediction.mean[place, said[place]].item():.2f})",
+            f"{names[said[place]]} ({prediction.mean[place, said[place]].item():.2f}), mutual information {disagreement[place]:.3f}",
         )
         for place, text in enumerate(texts)
     ]
@@ -49,7 +50,8 @@ def model_page(model: Path, sentences: Path) -> Page:
     title = f"{Path(model).name} on {Path(sentences).name}"
     return Page(
         title,
-        f"{len(texts)} sentences, {SAMPLES} samples each. Made by bayesattn report.",
+        f"{len(texts)} sentences, {SAMPLES} samples each. Entropy: how unsure the prediction is; mutual information: how much of "
+        "that is because samples disagree. Made by bayesattn report.",
         (
             sections.most_and_least_certain(shown, Path(model).name),
             sections.entropies({Path(model).name: prediction.entropy}, {}, len(names)),

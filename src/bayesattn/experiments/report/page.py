@@ -31,6 +31,8 @@ class Page:
     title: str
     text: str
     sections: tuple[Section, ...]
+    conclusion: str = ""
+    """What the figures come to, if one sentence can say it."""
 
 
 def joined(pages: Sequence[Page]) -> Page:
@@ -40,7 +42,8 @@ def joined(pages: Sequence[Page]) -> Page:
     sections = tuple(
         replace(section, title=f"{page.title}: {section.title}") for page in pages for section in page.sections
     )
-    return Page("Results", " ".join(page.text for page in pages), sections)
+    conclusions = " ".join(f"{page.title}: {page.conclusion}" for page in pages if page.conclusion)
+    return Page("Results", " ".join(page.text for page in pages), sections, conclusions)
 
 
 def write_page(page: Page, path: Path) -> Path:

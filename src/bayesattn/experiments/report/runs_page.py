@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from bayesattn.experiments.report import sections
+from bayesattn.experiments.report.conclusion import conclusion, costs, reference
 from bayesattn.experiments.report.page import Page, Section
 from bayesattn.experiments.runs import LoadedRun, RunFolder, load_run
 from bayesattn.experiments.tasks.portrait import Portrait
@@ -73,7 +74,10 @@ def runs_page(paths: Sequence[Path]) -> Page:
         parts.append(sections.explorer(explored))
     commits = ", ".join(sorted({run.result["commit"] for run in loaded.values()}))
     return Page(
-        f"Runs of {tasks[0]}", f"Made by bayesattn report from {len(paths)} run(s), commits {commits}.", tuple(parts)
+        f"Runs of {tasks[0]}",
+        f"Made by bayesattn report from {len(paths)} run(s), commits {commits}.",
+        tuple(parts),
+        conclusion({each.name: each.run.result for each in looked}),
     )
 
 
@@ -99,16 +103,23 @@ def _looked(name: str, run: LoadedRun) -> _Looked:
 
 def _figures(looked: Sequence[_Looked]) -> Section:
     metrics = list(dict.fromkeys(name for each in looked for name in each.run.result["metrics"]))
+    results = {each.name: each.run.result for each in looked}
+    cost = costs(results)
     rows = [
         [
             each.name,
             *(_number(each.run.result["metrics"].get(name)) for name in metrics),
             f"{each.run.result['train_seconds']:.0f}",
+            f"{cost[each.name]:.1f}",
         ]
         for each in looked
     ]
     return sections.figures(
-        ["run", *metrics, "seconds"], rows, "As evaluated at the end of each run, on the whole test set."
+        ["run", *metrics, "seconds", "cost"],
+        rows,
+        "As evaluated at the end of each run, on the whole test set. Seconds: processor time of training; cost: the same as a "
+        f"ratio to that of {reference(results)}.",
+        colours=True,
     )
 
 

@@ -16,6 +16,7 @@ from bayesattn.experiments.report import chart, pictures
 from bayesattn.experiments.report.page import Section, embedded, template
 from bayesattn.experiments.tables.printing import difference, figure, ours, paper, title
 from bayesattn.experiments.tables.summary import FLOOR, Part
+from bayesattn.experiments.tasks.classification import auroc
 from bayesattn.experiments.tasks.portrait import Portrait
 from bayesattn.inspection import AttentionWeights
 from bayesattn.prediction.predictions import CategoricalPrediction
@@ -71,9 +72,14 @@ def table(part: Part) -> Section:
     )
 
 
-def figures(header: Sequence[str], rows: Sequence[Sequence[str]], text: str) -> Section:
-    """A plain table."""
-    body = template("table.html").render(header=header, rows=[(False, [("", cell) for cell in row]) for row in rows])
+def figures(header: Sequence[str], rows: Sequence[Sequence[str]], text: str, colours: bool = False) -> Section:
+    """A plain table; with `colours`, each row begins with the colour that its name has in the charts."""
+
+    def first(number: int, name: str) -> str:
+        return Markup('<span class="key s{}"></span>{}').format(number % 8, name) if colours else name
+
+    cells = [[("", first(number, row[0])), *(("", cell) for cell in row[1:])] for number, row in enumerate(rows)]
+    body = template("table.html").render(header=header, rows=[(False, row) for row in cells])
     return Section("Figures", Markup(body), text)
 
 
@@ -83,46 +89,61 @@ def reliability(
     """Accuracy against confidence; the dashed line is perfect calibration."""
     curves = {name: reliability_curve(probabilities, labels, bins) for name, probabilities in predictions.items()}
     drawn = chart.lines(
-        curves, "accuracy against confidence", "confidence", "accuracy", diagonal=True, unit=True, markers=True
+        {name: [(confidence, accuracy) for confidence, accuracy, _ in each] for name, each in curves.items()},
+        "accuracy against confidence",
+        "confidence",
+        "accuracy",
+        diagonal=True,
+        unit=True,
+        counts={name: [count for *_, count in each] for name, each in curves.items()},
     )
     return Section(
         "Is it as right as it is sure?",
         drawn,
-        f"Predictions in {bins} bins of confidence. On the dashed line a model is right exactly as often as it says.",
+        f"Predictions in {bins} bins of confidence; the larger a dot, the more predictions it stands for. On the dashed line "
+        "a model is right exactly as often as it says.",
     )
 
 
 def reliability_curve(
     probabilities: Float[Tensor, "n classes"], labels: Shaped[Tensor, " n"], bins: int = 10
-) -> list[tuple[float, float]]:
-    """(mean confidence, accuracy) of each bin that holds a prediction."""
+) -> list[tuple[float, float, int]]:
+    """(mean confidence, accuracy, number of predictions) of each bin that holds one."""
     confidence, predicted = probabilities.max(-1)
     right = (predicted == labels).float()
     place = torch.bucketize(confidence, torch.linspace(0, 1, bins + 1)[1:-1])
     return [
-        (confidence[place == index].mean().item(), right[place == index].mean().item())
+        (confidence[place == index].mean().item(), right[place == index].mean().item(), int((place == index).sum()))
         for index in range(bins)
         if (place == index).any()
     ]
 
 
 def entropies(inside: dict[str, Tensor], outside: dict[str, dict[str, Tensor]], classes: int) -> Section:
-    """Histograms of predictive entropy on what the model was trained for and on what it was not, one for each model."""
+    """Densities of predictive entropy on what the model was trained for and on what it was not, one chart for each model."""
     highest = torch.tensor(float(classes)).log().item()
     charts = [
         _captioned(
-            chart.histograms(
-                {"in distribution": values.tolist()} | {n: v.tolist() for n, v in outside.get(name, {}).items()},
+            chart.densities(
+                {"in distribution": values.tolist()}
+                | {f"{n}: AUROC {auroc(values, v):.3f}": v.tolist() for n, v in outside.get(name, {}).items()},
                 f"predictive entropy of {name}",
                 "entropy (nats)",
                 highest,
+                colour=number,
             ),
             name,
         )
-        for name, values in inside.items()
+        for number, (name, values) in enumerate(inside.items())
     ]
     text = "The predictive entropy of the test examples"
-    text += ", and of inputs that it was not trained for: they should lie further to the right." if outside else "."
+    if outside:
+        text += (
+            ", and of inputs that it was not trained for: they should lie further to the right. AUROC: the chance that one "
+            "of these has a higher entropy than a test example."
+        )
+    else:
+        text += "."
     return Section("How sure is it, and of what?", _side_by_side(charts), text)
 
 
@@ -164,7 +185,8 @@ def training(histories: dict[str, list[dict[str, Any]]]) -> Section:
         series = {name: curve(lines, key) for name, lines in histories.items()}
         series = {name: points for name, points in series.items() if any(y for _, y in points)}
         if series:
-            charts.append(_captioned(chart.lines(series, f"{words} against epoch", "epoch", words), words))
+            drawn = chart.lines(series, f"{words} against epoch", "epoch", words, colours=list(histories))
+            charts.append(_captioned(drawn, words))
     return Section(
         "How did it train?", _side_by_side(charts), "The likelihood and the KL of the objective, apart, per example."
     )
@@ -179,7 +201,6 @@ def interval_coverage(curves: Mapping[str, Sequence[tuple[float, float]]]) -> Se
         "share inside",
         diagonal=True,
         unit=True,
-        markers=True,
     )
     return Section(
         "Do its intervals hold?",

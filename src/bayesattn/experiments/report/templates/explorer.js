@@ -6,6 +6,7 @@ for (const root of document.querySelectorAll(".explorer")) {
   const status = root.querySelector("[role=status]");
   const body = root.querySelector("tbody");
   const patches = root.querySelector(".patches");
+  const sentence = root.querySelector(".sentence");
   let sample = -1; // -1: the mean
 
   const fill = (select, names) => {
@@ -54,8 +55,11 @@ for (const root of document.querySelectorAll(".explorer")) {
       drawing.append(pixel);
     });
     patches.style.gridTemplateColumns = `repeat(${grid[1]}, 1fr)`;
+    patches.replaceChildren(drawing, ...chosenBy(query, values));
+  };
+  const chosenBy = (query, values) => { // a button for each key, as strong as its weight; a click makes it the query
     const highest = Math.max(...values, 1e-9);
-    const buttons = values.map((value, place) => {
+    return values.map((value, place) => {
       const button = document.createElement("button");
       button.type = "button";
       button.tabIndex = -1; // the slider is the way with the keyboard
@@ -65,7 +69,17 @@ for (const root of document.querySelectorAll(".explorer")) {
       button.addEventListener("click", () => { control("query").value = place; draw(); });
       return button;
     });
-    patches.replaceChildren(drawing, ...buttons);
+  };
+  const words = (example, query, values, deviation) => {
+    sentence.hidden = Boolean(example.image);
+    if (example.image) return sentence.replaceChildren();
+    const widest = Math.max(...deviation, 1e-9);
+    sentence.replaceChildren(...chosenBy(query, values).map((button, place) => {
+      button.style.setProperty("--d", deviation[place] / widest);
+      button.textContent = example.names[place];
+      button.title = `${values[place].toFixed(3)} ± ${deviation[place].toFixed(3)}`;
+      return button;
+    }));
   };
   const draw = () => {
     const { example, layer, head, query } = chosen();
@@ -99,6 +113,7 @@ for (const root of document.querySelectorAll(".explorer")) {
       return line;
     }));
     picture(example, query, values);
+    words(example, query, values, deviation);
     const top = values.indexOf(Math.max(...values));
     const what = sample < 0 ? `mean of ${layer.samples} samples` : `sample ${sample + 1} of ${layer.samples}`;
     status.textContent = `${example.title}. Layer ${layer.name}, head ${head + 1}, query ${query + 1} (${names[query] ?? ""}), ${what}: `
