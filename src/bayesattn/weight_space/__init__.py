@@ -6,6 +6,7 @@ from bayesattn.weight_space.gaussian_process import GaussianProcessHead, fit_gp_
 from bayesattn.weight_space.laplace import LaplacePosterior, laplace
 from bayesattn.weight_space.laplace_file import load_laplace, save_laplace
 from bayesattn.weight_space.mean_field import mean_field
+from bayesattn.weight_space.packing import Packed, pack, packed_width
 from bayesattn.weight_space.priors import (
     THESIS_PRIORS,
     WeightPrior,
@@ -23,6 +24,7 @@ __all__ = [
     "Ensemble",
     "GaussianProcessHead",
     "LaplacePosterior",
+    "Packed",
     "WeightPrior",
     "choose_layers",
     "collect",
@@ -35,6 +37,8 @@ __all__ = [
     "load_laplace",
     "load_priors",
     "mean_field",
+    "pack",
+    "packed_width",
     "save_laplace",
     "save_priors",
     "swag",
