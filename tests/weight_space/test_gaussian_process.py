@@ -63,3 +63,13 @@ def test_what_is_no_head_is_refused() -> None:
         ba.weight_space.gp_head(nn.Sequential(nn.Conv1d(1, 1, 1)))
     with pytest.raises(ValueError, match="has 0 Gaussian process heads"):
         ba.weight_space.fit_gp_head(nn.Linear(2, 2), (torch.randn(3, 2), torch.zeros(3)))
+
+
+def test_the_trunk_runs_once_for_all_samples() -> None:
+    model = ba.weight_space.gp_head(nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)), random=32)
+    x = torch.randn(20, 3)
+    ba.weight_space.fit_gp_head(model, (x, torch.zeros(20).long()))
+    runs: list[int] = []
+    model[0].register_forward_hook(lambda module, inputs, output: runs.append(len(inputs[0])))
+    assert ba.predict(model, x, samples=16, generator=torch.Generator().manual_seed(0)).variance.min() > 0
+    assert runs == [20]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,9 +15,10 @@ from bayesattn.prediction.calling import batch_size, call, default_output, map_b
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.global_noise import noise_from
-from bayesattn.scopes.modes import DrawsOnce, one_draw, sampling
+from bayesattn.scopes.modes import DrawsOnce, RunsTogether, one_draw, sampling
 from bayesattn.support import checks
 from bayesattn.support.replica import altered, in_eval_mode
+from bayesattn.support.vectorised import without_loops
 
 
 def predict(
@@ -104,7 +104,7 @@ def sampled_outputs(
     running = _predicting(model, dropout)
     dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
     with torch.no_grad(), noise, dropping:
-        sampler = _Sampler(model, lambda part: take(call(running, part)), generator)
+        sampler = _Sampler(model, running, take, generator)
         while True:
             try:
                 chunks = in_parts(sampler, inputs, batch, samples, rows)
@@ -151,6 +151,9 @@ def _run_sample_by_sample(
         map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
         for start in range(0, max(batch, 1), rows)
     ]
+    if isinstance(sampler.running, RunsTogether) and (made := _all_networks(sampler, inputs, batch, samples, rows)):
+        yield from made
+        return
     results: list[list[list[Tensor]]] = [[] for _ in parts]
     for index in range(samples):
         with one_draw(index):
@@ -160,13 +163,47 @@ def _run_sample_by_sample(
         yield [torch.cat(tensors) for tensors in zip(*collected, strict=True)]
 
 
+def _all_networks(sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int) -> list[list[Tensor]] | None:
+    """The same where the networks of all samples can run in one pass; None where they cannot."""
+    network: Any = sampler.running
+    size = max(1, rows // min(samples, len(network)))
+    found: list[list[Tensor]] = []
+    for start in range(0, max(batch, 1), size):
+        part = map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + size])
+
+        def run(member: nn.Module, part: Any = part) -> tuple[Tensor, ...]:
+            return tuple(_unfold(tensor, 1, batch_size(part))[0] for tensor in sampler.run_with(member, part))
+
+        made = network.outputs_together(run, samples)
+        if made is None:
+            return None
+        networks = torch.arange(samples) % len(
+            made[0]
+        )  # asked for more samples than there are networks, each answers again
+        found.append([tensor[networks.to(tensor.device)] for tensor in made])
+    return found
+
+
 class _Sampler:
     """Draws outputs, [samples, batch, ...]: by `torch.vmap` until that fails, then by folding."""
 
-    def __init__(self, model: nn.Module, run: Callable[[Any], tuple[Tensor, ...]], generator: torch.Generator | None):
+    def __init__(
+        self,
+        model: nn.Module,
+        running: nn.Module,
+        take: Callable[[Any], tuple[Tensor, ...]],
+        generator: torch.Generator | None,
+    ):
         self.model = model
-        self.run = run
+        self.running = running
+        self.take = take
         self.generator = generator
+
+    def run(self, inputs: Any) -> tuple[Tensor, ...]:
+        return self.run_with(self.running, inputs)
+
+    def run_with(self, network: nn.Module, inputs: Any) -> tuple[Tensor, ...]:
+        return self.take(call(network, inputs))
 
     def draw(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
         if samples > 1 and _vmap_works.get(self.model, True):
@@ -191,7 +228,7 @@ class _Sampler:
 
     def _together(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
         """vmap over samples that differ in nothing but their random numbers: it computes what has none of them once."""
-        with nullcontext() if self.model in _vmap_works else _without_loops():
+        with nullcontext() if self.model in _vmap_works else without_loops():
             drawn = torch.vmap(lambda _: self.run(inputs), randomness="different")(torch.arange(samples))
         for tensor in drawn:
             if tensor.dim() < 2 or tensor.shape[1] != size:
@@ -202,23 +239,6 @@ class _Sampler:
 
 _vmap_works: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether vmap runs a model without looping over the samples, as far as that has been tried."""
-_trying_vmap = threading.Lock()
-
-
-@contextmanager
-def _without_loops() -> Iterator[None]:
-    """Operations for which vmap would loop over the samples, with a warning, raise instead.
-
-    The switch is the process's, so each model is tried once, and one at a time.
-    """
-    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
-    with _trying_vmap:
-        before = functorch._is_vmap_fallback_enabled()
-        functorch._set_vmap_fallback_enabled(False)
-        try:
-            yield
-        finally:
-            functorch._set_vmap_fallback_enabled(before)
 
 
 def output_tensors(result: Any, likelihood: Likelihood | None) -> tuple[Tensor, ...]:

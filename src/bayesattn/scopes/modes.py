@@ -27,6 +27,14 @@ class DrawsOnce:
     """
 
 
+class RunsTogether(DrawsOnce):
+    """Marks a model that is one of several networks, sample by sample, and may have a way to run them in one pass."""
+
+    def outputs_together(self, run: Callable[[nn.Module], Any], samples: int) -> Any:
+        """The tensors that `run` gives for each of the first `samples` networks (at most all of them), stacked; None: there is no way."""
+        raise NotImplementedError
+
+
 class Draw:
     """One sample of a whole network: its number, and what has been drawn for it."""
 

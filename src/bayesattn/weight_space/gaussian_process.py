@@ -9,14 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesattn.prediction.calibration.examples import batches
-from bayesattn.prediction.calibration.head import outputs_and_features
 from bayesattn.prediction.calibration.random_features import PrecisionSums, ProcessVariance, RandomFeatures
-from bayesattn.prediction.calling import default_output
 from bayesattn.scopes import modes
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
-from bayesattn.weight_space.selection import Where, choose_layers
+from bayesattn.weight_space.heads import linear_head, only_head, put_head, row_noise, training_features
+from bayesattn.weight_space.selection import Where
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -51,8 +49,7 @@ class GaussianProcessHead(nn.Module):
         logits = self.output(self.random_features()(features) * math.sqrt(len(self.phase)))
         if self.training or not modes.is_sampling() or not bool(self.fitted):
             return logits
-        noise = torch.empty_like(logits).normal_(generator=modes.current_generator())
-        return logits + self.variance(features).sqrt().unsqueeze(-1).to(logits) * noise
+        return logits + self.variance(features).sqrt().unsqueeze(-1).to(logits) * row_noise(logits)
 
     def variance(self, features: Float[Tensor, "*shape features"]) -> Float[Tensor, "*shape"]:
         """The posterior variance of every logit, in parts of the prior's: near 1 far from all training data."""
@@ -85,16 +82,8 @@ def gp_head(model: Model, where: Where = "last", *, random: int = 1024, ridge: f
     >>> ba.predict(model, x, samples=4).mutual_information.shape
     torch.Size([50])
     """
-    chosen = choose_layers(model, where)
-    name, layer = next(iter(chosen.items()))
-    if len(chosen) != 1 or not name or not isinstance(layer, nn.Linear):
-        raise ValueError(
-            f"where={where!r} must choose one nn.Linear inside the model, the head; it chooses "
-            f"{', '.join(f'{each!r} ({type(module).__name__})' for each, module in chosen.items())}."
-        )
-    head = GaussianProcessHead(layer.in_features, layer.out_features, random, ridge, seed).to(layer.weight.device)
-    parent, _, attribute = name.rpartition(".")
-    setattr(model.get_submodule(parent), attribute, head.train(layer.training))
+    name, layer = linear_head(model, where)
+    put_head(model, name, GaussianProcessHead(layer.in_features, layer.out_features, random, ridge, seed))
     return model
 
 
@@ -107,19 +96,10 @@ def fit_gp_head(model: Model, train: Any, *, output: Callable[[Any], Any] | None
         output: takes the output out of what the model returns; by default `.logits` if there is such an attribute.
         max_rows: largest batch.
     """
-    heads = {name: module for name, module in model.named_modules() if isinstance(module, GaussianProcessHead)}
-    if len(heads) != 1:
-        raise ValueError(
-            f"{type(model).__name__} has {len(heads)} Gaussian process heads, not one: see ba.weight_space.gp_head."
-        )
-    ((name, head),) = heads.items()
-    take = output or default_output
+    name, head = only_head(model, GaussianProcessHead, "Gaussian process heads (ba.weight_space.gp_head)")
     sums = PrecisionSums(head.random_features(), head.ridge)
-    for inputs, _ in batches(train, "train"):
-        _, features = outputs_and_features(model, inputs, lambda result: (take(result),), name, max_rows)
-        if not bool(features.isfinite().all()):
-            raise ValueError("train: features of the model are NaN or infinite; no covariance can be fitted to them.")
-        sums.add(features.flatten(0, -2))
+    for features, _ in training_features(model, name, train, output, max_rows):
+        sums.add(features)
     head.root.copy_(sums.fitted().root)
     head.fitted.fill_(True)
     return model

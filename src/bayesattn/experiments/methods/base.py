@@ -34,7 +34,7 @@ class Method:
     """One deterministic model, trained by maximum likelihood; others override what differs.
 
     Its constructor takes its options, a frozen dataclass. The calls, in order: `build` (once for each of `members`), `start_epoch`,
-    `learning_rate` and `objective` (each step), `after_epoch`, `finish` (each member, after training), `predict`.
+    `learning_rate`, `nll` and `objective` (each step), `after_epoch`, `finish` (each member, after training), `predict`.
     """
 
     members: int = 1
@@ -58,6 +58,10 @@ class Method:
 
     def start_epoch(self, model: nn.Module, progress: float) -> None:
         """What changes from epoch to epoch; `progress` is the share of training that is done."""
+
+    def nll(self, task: Task, model: nn.Module, batch: Examples) -> Float[Tensor, " batch"]:
+        """Negative log-likelihood of each example of a batch in training."""
+        return task.nll(model, batch)
 
     def objective(self, nll: Float[Tensor, " batch"], latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         """The loss of a batch; `progress` is what was done before it."""

@@ -207,7 +207,7 @@ class Trainer:
             # a process without a part of a last, tiny batch takes a whole example all the same, at no weight
             examples = tuple(tensor[mine if len(mine) else batch[:1]] for tensor in train)
             with record() as latents:
-                nll = self.task.nll(precise, examples)
+                nll = self.method.nll(self.task, precise, examples)
             objective = self.method.objective(nll, latents, Progress(step, total), size)
             # the processes' gradients are averaged: weigh each by its share of the batch
             weight = len(mine) * self.accelerator.num_processes / len(batch)

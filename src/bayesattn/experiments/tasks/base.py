@@ -133,6 +133,13 @@ class Task(ABC):
             )
         return convert(self.build(dropout), attention)
 
+    def narrowed(self, members: int) -> Task:
+        """The same task with a model so narrow that `members` of it have the matrix products of one."""
+        raise ValueError(
+            f"{type(self).__name__} has no narrower model to pack: take a task whose model is trained from scratch, such as digits, mnist "
+            "or pos."
+        )
+
     def batches(self, train: Examples, order: Tensor, size: int) -> Sequence[Tensor]:
         """The examples' indices in random `order`, in ⌈examples / size⌉ batches."""
         return order.split(size)

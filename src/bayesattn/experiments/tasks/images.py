@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Sp
 from bayesattn.experiments.tasks.classification import auroc, figures
 from bayesattn.experiments.tasks.portrait import Portrait, patches
 from bayesattn.prediction.predictions import CategoricalPrediction
+from bayesattn.weight_space.packing import packed_width
 
 CLASSES = 10
 SHOWN = 5
@@ -45,6 +47,12 @@ class ImageTask(Task):
             feedforward=self.feedforward,
             dropout=dropout,
         )
+
+    def narrowed(self, members: int) -> ImageTask:
+        narrow = copy.copy(self)
+        narrow.hidden = packed_width(self.hidden, members, self.heads)
+        narrow.feedforward = max(1, round(self.feedforward * narrow.hidden / self.hidden))
+        return narrow
 
     def portraits(self, inputs: Tensor) -> list[Portrait]:
         return [patches(image[0], self.patch_size) for image in inputs]

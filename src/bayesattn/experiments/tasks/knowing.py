@@ -17,6 +17,7 @@ from bayesattn.prediction.calibration.scores import scores_of
 from bayesattn.prediction.calibration.temperature import TemperatureFit
 from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.support.annotations import Float
+from bayesattn.weight_space.packing import Packed
 
 ACCEPTED = 0.95
 """Share of the inputs of known classes that are accepted where false acceptances are counted."""
@@ -71,7 +72,8 @@ def false_acceptance(inside: Float[Tensor, " n"], outside: Float[Tensor, " m"]) 
 def _distances(models: list[nn.Module], splits: Splits, sets: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Set → score → distances of the features of the point estimate, the mean over members."""
     sums: dict[str, dict[str, Tensor]] = {name: {} for name in sets}
-    for model in models:
+    networks = [each for model in models for each in _networks(model)]
+    for model in networks:
         device = next(model.parameters()).device
         on_device = lambda part, device=device: tuple(tensor.to(device) for tensor in part)  # noqa: E731
         knowing: Any = calibrate(
@@ -85,6 +87,11 @@ def _distances(models: list[nn.Module], splits: Splits, sets: dict[str, Tensor])
         for name, inputs in sets.items():
             answer = knowing.predict(inputs.to(device), max_rows=256)
             for score in ("distance", "relative_distance", "process_variance"):
-                value = answer.score(score).cpu() / len(models)
+                value = answer.score(score).cpu() / len(networks)
                 sums[name][score] = sums[name].get(score, torch.zeros_like(value)) + value
     return sums
+
+
+def _networks(model: nn.Module) -> list[nn.Module]:
+    """The members of a packed model, which have features of their own; else the model itself."""
+    return [model.network(index) for index in range(len(model))] if isinstance(model, Packed) else [model]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from bayesattn.experiments.tasks.classification import auroc, figures
 from bayesattn.experiments.tasks.registered import TASKS
 from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.support import checks
+from bayesattn.weight_space.packing import packed_width
 
 SHOWN = 5
 """Sentences of highest and of lowest entropy that are kept with a result."""
@@ -70,6 +71,12 @@ class PosTask(Task):
             feedforward=self.options.feedforward,
             dropout=dropout,
         )
+
+    def narrowed(self, members: int) -> PosTask:
+        options = self.options
+        hidden = packed_width(options.hidden, members)
+        feedforward = max(1, round(options.feedforward * hidden / options.hidden))
+        return PosTask(replace(options, hidden=hidden, feedforward=feedforward))
 
     def counted(self, inputs: Tensor) -> Tensor:
         return inputs != PAD
