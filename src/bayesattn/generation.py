@@ -83,10 +83,9 @@ def generate(
         raise TypeError(
             f"{type(model).__name__} has no generate(): ba.generate needs a Hugging Face model that generates."
         )
-    if inputs.get("num_beams", 1) != 1:
-        raise ValueError(
-            f"num_beams={inputs['num_beams']} is not supported: ba.generate follows one text, num_beams=1."
-        )
+    num_beams = inputs.pop("num_beams", 1)
+    if num_beams != 1:
+        raise ValueError(f"num_beams={num_beams} is not supported: ba.generate follows one text, num_beams=1.")
     if any(isinstance(module, DrawsOnce) for module in model.modules()):
         raise ValueError(
             "ba.generate draws attention weights, a sample in each row of the batch; this model has random network weights, "

@@ -61,7 +61,8 @@ def clap() -> nn.Module:
         "depths": [1, 1],
         "num_attention_heads": [2, 2],
         "hidden_size": 32,
-        "spec_size": 32,
+        "spec_size": 64,
+        "window_size": 2,
         "num_mel_bins": 8,
     }
     return transformers.ClapModel(transformers.ClapConfig(text_config=SMALL, audio_config=audio, projection_dim=8))
@@ -76,8 +77,6 @@ def siglip() -> nn.Module:
     [
         (long_t5, "LongT5LocalAttention"),
         (big_bird_pegasus, "BigBirdPegasusBlockSparseAttention"),
-        (git, "GitSelfAttention"),
-        (clap, "ClapAudioSelfAttention"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
@@ -86,7 +85,7 @@ def test_a_model_part_of_whose_attention_is_out_of_reach_is_refused_and_left_as_
 ) -> None:
     model = build()
     with pytest.raises(
-        ValueError, match=rf"cannot be converted.*{layer} computes attention by itself.*Choose the others"
+        ValueError, match=rf"cannot be converted.*{layer} is not one softmax over the keys.*Choose the others"
     ):
         ba.convert(model, ba.Weibull(k=10.0))
     before = ba.summary(model)
@@ -97,6 +96,23 @@ def test_a_model_part_of_whose_attention_is_out_of_reach_is_refused_and_left_as_
     assert [each.name for each in after.of("converted")] == others
     assert {each.kind for each in after.of("cannot be converted")} == {layer}
     assert layer in str(after)
+
+
+@pytest.mark.parametrize("build", [git, clap])
+def test_layers_of_both_kinds_in_one_model_are_converted(build: Callable[[], nn.Module]) -> None:
+    model = build().eval()
+    ids = torch.arange(3, 11).view(2, 4)
+    if build is git:
+        inputs = {"input_ids": ids, "pixel_values": torch.randn(2, 3, 16, 16)}
+    else:
+        inputs = {"input_ids": ids, "input_features": torch.randn(2, 1, 100, 8), "is_longer": torch.ones(2, 1).bool()}
+    expected = next(iter(model(**inputs).values()))
+    assert ba.summary(model).of("cannot be converted") == []
+    ba.convert(model, ba.Softmax())
+    with ba.record() as latents:
+        torch.testing.assert_close(next(iter(model(**inputs).values())), expected)
+    assert len(latents.local_terms) == len(ba.summary(model).of("converted")) >= 3
+    assert latents.local_kl.shape == (2,)
 
 
 def test_a_torch_layer_in_a_hugging_face_model_is_saved_and_loaded_too(tmp_path: Path) -> None:

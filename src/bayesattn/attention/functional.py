@@ -164,6 +164,21 @@ def attend_scores(
     return _from_scores(scores, key, value, posterior, masks, dropout_p, generator)
 
 
+def weights_of_scores(
+    scores: Float[Tensor, "batch heads query key"],
+    key: Float[Tensor, "batch heads key features"],
+    posterior: Posterior,
+    allowed: Bool[Tensor, "#batch #heads #query #key"] | None = None,
+    *,
+    query_mask: Bool[Tensor, "batch query"] | None = None,
+) -> Float[Tensor, "batch heads query key"]:
+    """The weights alone, in float32 or better, of scores that have their biases: what stands in for a softmax over the keys."""
+    check_posterior(posterior)
+    scores = to_compute(scores)
+    rows = DenseRows(tuple(scores.shape), allowed, check_query_mask(query_mask, scores))  # pyright: ignore[reportArgumentType]
+    return draw_weights(rows.fill_blocked(scores, 0.0), key, rows, posterior, _noise(posterior, None, 0.0))
+
+
 class _Masks(NamedTuple):
     """The masks as the caller gave them."""
 

@@ -10,8 +10,8 @@ from torch import nn
 
 _WHOLE = {"scaled_dot_product_attention", "ALL_ATTENTION_FUNCTIONS", "flash_attn_func", "multi_head_attention_forward"}
 """Names that mean attention by themselves."""
-_SOFTMAX = {"softmax", "Softmax", "softmax_backward_data", "stable_softmax"}
-_PRODUCTS = {"matmul", "bmm", "baddbmm", "einsum", "_scaled_dot_product"}
+_SOFTMAX = {"softmax", "Softmax", "softmax_backward_data", "stable_softmax", "XSoftmax"}
+_PRODUCTS = {"matmul", "bmm", "baddbmm", "einsum", "_scaled_dot_product", "matmul_qk"}
 
 
 def attention_of_its_own(model: nn.Module, known: set[nn.Module]) -> dict[str, nn.Module]:

@@ -20,7 +20,9 @@ def attach_posterior(layer: nn.Module, posterior: Posterior, *, num_heads: int, 
     bound = posterior.bind(num_heads=num_heads, head_dim=head_dim)
     weight = next((weight for weight in layer.parameters() if weight.is_floating_point()), None)
     if weight is not None:
-        bound.to(weight.device, weight.dtype)
+        # while transformers loads a model, what is made is on the device meta, but for weights that were made in an old way
+        is_loading = any(parameter.is_meta for parameter in bound.parameters())
+        bound.to("meta" if is_loading else weight.device, weight.dtype)
     layer.posterior = bound.train(layer.training)
 
 

@@ -14,6 +14,7 @@ from bayesattn.convert.torch.adapter import TorchAdapter
 from bayesattn.convert.torch.nvib_adapter import NVIBAdapter
 from bayesattn.convert.transformers.adapter import HuggingFaceAdapter
 from bayesattn.convert.transformers.nvib_adapter import HuggingFaceNVIBAdapter
+from bayesattn.convert.transformers.own_attention import OwnAttentionAdapter
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 from bayesattn.support.selection import Where, select
@@ -23,6 +24,7 @@ Model = TypeVar("Model", bound=nn.Module)
 ADAPTERS: list[Adapter] = [
     TorchAdapter(),
     NVIBAdapter(),
+    OwnAttentionAdapter(),
     HuggingFaceAdapter(),
     HuggingFaceNVIBAdapter(),
     TimmAdapter(),
@@ -118,5 +120,7 @@ def _nothing_found(model: nn.Module, adapters: list[Adapter]) -> str:
     kinds = ", ".join(adapter.name for adapter in adapters)
     return (
         f"{type(model).__name__} has no attention layer that can be converted. Known are the attention layers of: {kinds}. "
-        "Write your own attention with ba.attend, or use a layer of ba.nn."
+        "Write your own attention with ba.attend, or use a layer of ba.nn. A model without softmax attention (Mamba, RWKV, FNet) is made "
+        "Bayesian in its weights (ba.weight_space.laplace, swag, mean_field), by an ensemble (ba.weight_space.ensemble) or a head "
+        "(ba.weight_space.gp_head), or calibrated as it is (ba.calibrate)."
     )

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesattn.scopes.variable import ScopeVariable
+from bayesattn.scopes.variable import PerThread, ScopeVariable
 from bayesattn.support.annotations import Float
 
 
@@ -115,6 +115,10 @@ class Latents:
 
 
 _recorder: ScopeVariable[Latents | None] = ScopeVariable("record()", None)
+examples = PerThread(None)
+"""While a layer runs whose batch is one of parts of examples, such as windows of images: how many examples there are.
+
+The parts of an example are neighbours in the batch; their KL is added up."""
 
 
 @contextmanager
@@ -157,6 +161,7 @@ def add_local(
     """
     recorder = _open_recorder()
     if recorder is not None:
+        kl, elements, rows, tokens = (_of_examples(total) for total in (kl, elements, rows, tokens))
         recorder._last = LocalTerm(kl, elements, rows, tokens, source, torch.is_grad_enabled(), recorder._last)
 
 
@@ -165,6 +170,13 @@ def add_global(kl: Float[Tensor, ""], source: Any) -> None:
     recorder = _open_recorder()
     if recorder is not None:
         recorder._last = GlobalTerm(kl, source, torch.is_grad_enabled(), recorder._last)
+
+
+def _of_examples(parts: Float[Tensor, " parts"]) -> Float[Tensor, " batch"]:
+    number: int | None = examples.value
+    if not number or parts.shape[0] == number or parts.shape[0] % number:
+        return parts
+    return parts.unflatten(0, (number, -1)).sum(1)
 
 
 def _is_recomputing() -> bool:

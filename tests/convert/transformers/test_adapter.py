@@ -6,7 +6,6 @@ import copy
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -352,20 +351,6 @@ def test_gradient_checkpointing_repeats_the_draws_of_a_generator(reentrant: bool
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name], msg=name)
     assert torch.equal(states[0], states[1])
-
-
-@pytest.mark.parametrize("name", ["DebertaV2", "XLNet"])
-def test_a_model_outside_the_interface_is_refused_with_a_list_of_what_works(name: str) -> None:
-    import transformers
-
-    sizes: dict[str, Any] = {"vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    if name == "XLNet":
-        sizes = {"vocab_size": 31, "d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 16}
-    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes))
-    with pytest.raises(
-        ValueError, match=f"{name}Model does not use transformers' AttentionInterface. What works: ALBERT, BART"
-    ):
-        ba.convert(model, ba.Weibull(k=10.0))
 
 
 def test_changing_the_implementation_afterwards_is_noticed() -> None:

@@ -86,28 +86,45 @@ def test_without_a_mask_a_causal_layer_is_causal() -> None:
     assert (weights > 0).all()
 
 
+def test_a_layer_that_does_not_say_is_not_causal() -> None:
+    """As transformers' eager attention, to which causality is a mask: ALIGN's text layers have no `is_causal`."""
+    module = layer(ba.Softmax())
+    del module.is_causal  # pyright: ignore[reportAttributeAccessIssue]
+    query, key, value = tensors()
+    _, weights = attention_function.attention(module, query, key, value, None, output_attentions=True)
+    assert weights is not None
+    assert (weights > 0).all()
+
+
+def test_a_sink_is_one_more_key_without_a_value() -> None:
+    module = layer(ba.Softmax())
+    query, key, value = tensors()
+    sinks = torch.tensor([-1.0, 0.0, 1.0, 2.0])[: query.shape[1]]
+    for mask, causal in ((None, True), (None, False), (torch.rand(query.shape[0], 1, 5, 5) > 0.3, False)):
+        output, weights = attention_function.attention(
+            module, query, key, value, mask, is_causal=causal, s_aux=sinks, output_attentions=True
+        )
+        keys, values = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+        scores = (query @ keys.transpose(-2, -1)) * query.shape[-1] ** -0.5
+        blocked = torch.ones(5, 5).triu(1).bool() if causal else torch.zeros(5, 5).bool() if mask is None else ~mask
+        scores = scores.masked_fill(blocked, -torch.inf)
+        column = sinks.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        expected = torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+        assert weights is not None
+        torch.testing.assert_close(weights, expected)
+        torch.testing.assert_close(output, (expected @ values).transpose(1, 2))
+
+
 def test_unknown_arguments_raise_and_are_never_swallowed() -> None:
     module = layer(ba.Weibull(k=1.0))
     query, key, value = tensors()
-    with pytest.raises(TypeError, match=r"passes s_aux= to its attention.*does not know this argument.*where="):
-        attention_function.attention(module, query, key, value, None, s_aux=torch.zeros(4))
+    with pytest.raises(TypeError, match=r"passes alibi= to its attention.*does not know this argument.*where="):
+        attention_function.attention(module, query, key, value, None, alibi=torch.zeros(4))
     with pytest.raises(TypeError, match=r"was given cu_seq_lens_q=, which packs several sequences.*attention_mask="):
         attention_function.attention(module, query, key, value, None, cu_seq_lens_q=torch.tensor([0, 5]))
     attention_function.attention(
         module, query, key, value, None, s_aux=None, sliding_window=3, position_ids=torch.arange(5)
     )
-
-
-def test_attention_sinks_raise_in_a_whole_model() -> None:
-    import transformers
-
-    config = transformers.GptOssConfig(
-        vocab_size=31, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, head_dim=8,
-        intermediate_size=16, num_local_experts=2, num_experts_per_tok=1,
-    )  # fmt: skip
-    model = ba.convert(transformers.GptOssModel(config), ba.Weibull(k=1.0))
-    with pytest.raises(TypeError, match="GptOssAttention passes s_aux="):
-        model(torch.tensor([[3, 4]]))
 
 
 def test_a_layer_left_with_flash_attention_is_refused() -> None:

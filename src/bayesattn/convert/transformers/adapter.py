@@ -13,16 +13,15 @@ from torch import nn
 
 from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import attach_posterior, change_class, restore_class
-from bayesattn.convert.supported import supported
 from bayesattn.convert.transformers import attention_function
-from bayesattn.convert.transformers.attention_function import Converted, PassesOnPadding
+from bayesattn.convert.transformers.attention_function import Converted
+from bayesattn.convert.transformers.layer_sizes import sizes
+from bayesattn.convert.transformers.surroundings import ARGUMENTS, PassesOnInput, is_windowed
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
-_HEADS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
-_HEAD_DIMS = ("head_dim", "attention_head_size", "key_value_proj_dim", "qk_head_dim")
 _HOOKS = "_bayesattn_padding_hooks"
-"""Where a model keeps the hooks that pass its padding on."""
+"""Where a model keeps the hooks that pass on what it was given."""
 _CROSS = re.compile("cross|encoder_attn|EncDec")
 """What attribute names of cross-attention have in them; nothing else tells it from self-attention before it runs."""
 
@@ -46,15 +45,10 @@ class HuggingFaceAdapter(Adapter):
         return {name: layer for name, layer in layers.items() if not is_converted(layer) and sizes(layer)}
 
     def roles(self, model: nn.Module) -> dict[str, Role]:
-        return {name: "cross" if _CROSS.search(name.rpartition("layer")[2]) else "self" for name in self.find(model)}
+        return {name: role(name) for name in self.find(model)}
 
     def unsupported(self, model: nn.Module) -> dict[str, str]:
-        known = ", ".join(architecture.name for architecture in supported("transformers"))
-        reasons = {
-            name: f"{type(part).__name__} does not use transformers' AttentionInterface. What works: {known}, and others that use it"
-            for name, part in _pretrained_models(model).items()
-            if not part._can_set_attn_implementation()
-        }
+        reasons: dict[str, str] = {}
         for name, layer in _attention_layers(model).items():
             if not is_converted(layer) and sizes(layer) is None:
                 reasons[name] = f"{type(layer).__name__} does not say how many heads it has, and of what size"
@@ -65,7 +59,7 @@ class HuggingFaceAdapter(Adapter):
 
     def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
         self.attach(layer, posterior)
-        layer.__dict__[attention_function.ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
+        layer.__dict__[ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
         change_class(layer, self.mixin)
 
     def attach(self, layer: nn.Module, posterior: Any) -> None:
@@ -75,7 +69,7 @@ class HuggingFaceAdapter(Adapter):
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
-        del layer.__dict__[attention_function.ARGUMENTS]
+        del layer.__dict__[ARGUMENTS]
         delattr(layer, self.mixin.part)
 
     def after_conversion(self, model: nn.Module) -> None:
@@ -85,6 +79,8 @@ class HuggingFaceAdapter(Adapter):
                 continue
             _own_config(root)
             root.config.bayesattn = {"layers": described}
+            for part in pretrained_models(root).values():
+                _pass_on_input(part)
             if not any(is_converted(layer) for layer in root.modules()):
                 continue
             attention_function.register()
@@ -92,15 +88,6 @@ class HuggingFaceAdapter(Adapter):
                 part.__dict__.setdefault(attention_function.BEFORE, part.config._attn_implementation)
             for part in _configured(root):
                 part.config._attn_implementation_internal = attention_function.NAME
-            for part in _pretrained_models(root).values():
-                _remove_hooks(part)
-                names = list(inspect.signature(part.forward).parameters)
-                if "encoder_hidden_states" in names:
-                    hook = PassesOnPadding(names)
-                    part.__dict__[_HOOKS] = [
-                        part.register_forward_pre_hook(hook.before, with_kwargs=True),
-                        part.register_forward_hook(hook.after, always_call=True),
-                    ]
 
     def after_reversion(self, model: nn.Module) -> None:
         for root in _roots(model):
@@ -119,13 +106,19 @@ class Attending(Converted):
     posterior: Posterior
 
 
+def role(name: str) -> Role:
+    """Of a layer of this name."""
+    return "cross" if _CROSS.search(name.rpartition("layer")[2]) else "self"
+
+
 def _pretrained_class() -> type | None:
     """`PreTrainedModel`; None while transformers is not imported: then no model can be one of its own."""
     module = sys.modules.get("transformers.modeling_utils")
     return getattr(module, "PreTrainedModel", None)
 
 
-def _pretrained_models(model: nn.Module) -> dict[str, Any]:
+def pretrained_models(model: nn.Module) -> dict[str, Any]:
+    """The models of transformers in this one, itself too, by name."""
     cls = _pretrained_class()
     if cls is None:
         return {}
@@ -134,7 +127,7 @@ def _pretrained_models(model: nn.Module) -> dict[str, Any]:
 
 def _roots(model: nn.Module) -> list[Any]:
     """The pretrained models that are not a part of another one."""
-    models = _pretrained_models(model)
+    models = pretrained_models(model)
     inner = {id(part) for whole in models.values() for part in whole.modules() if part is not whole}
     return [part for part in models.values() if id(part) not in inner]
 
@@ -142,14 +135,14 @@ def _roots(model: nn.Module) -> list[Any]:
 def _attention_layers(model: nn.Module) -> dict[str, nn.Module]:
     return {
         name: module
-        for part_name, part in _pretrained_models(model).items()
+        for part_name, part in pretrained_models(model).items()
         for name, module in part.named_modules(prefix=part_name)
-        if is_converted(module) or (_uses_interface(type(module)) and hasattr(module, "config"))
+        if is_converted(module) or (uses_interface(type(module)) and hasattr(module, "config"))
     }
 
 
 @cache
-def _uses_interface(cls: type[nn.Module]) -> bool:
+def uses_interface(cls: type[nn.Module]) -> bool:
     """Whether the forward of this class asks transformers for its attention function."""
     code = getattr(inspect.unwrap(cls.forward), "__code__", None)
     return code is not None and "ALL_ATTENTION_FUNCTIONS" in code.co_names
@@ -166,18 +159,9 @@ def is_converted(module: nn.Module) -> bool:
     return isinstance(module, Converted)
 
 
-def sizes(layer: nn.Module) -> tuple[int, int] | None:
-    """Heads and head size of an attention layer, which transformers' classes keep under different names."""
-    heads, head_dim = (
-        next((size for name in names for owner in (layer, layer.config) if (size := getattr(owner, name, None))), None)
-        for names in (_HEADS, _HEAD_DIMS)
-    )
-    return (heads, head_dim) if isinstance(heads, int) and isinstance(head_dim, int) else None
-
-
 def _configured(root: Any) -> list[Any]:
     """The parts of a model whose config decides about converted layers: those layers, their siblings, and the models around them."""
-    models = list(_pretrained_models(root).values())
+    models = list(pretrained_models(root).values())
     layers = list(_attention_layers(root).values())
     deciding = {id(layer.config) for layer in layers if is_converted(layer)}
     deciding |= {id(part.config) for part in models if any(is_converted(module) for module in part.modules())}
@@ -194,6 +178,22 @@ def _own_config(root: Any) -> None:
         for name, attribute in module.__dict__.items():
             if hasattr(attribute, "_attn_implementation_internal") and id(attribute) in copies:
                 module.__dict__[name] = copies[id(attribute)]
+
+
+def _pass_on_input(part: Any) -> None:
+    """Let a model tell its attention layers what they need of what it was given."""
+    _remove_hooks(part)
+    names = list(inspect.signature(part.forward).parameters)
+    if "encoder_hidden_states" in names or any(_asks_for_input(layer) for layer in part.modules()):
+        hook = PassesOnInput(names, part.main_input_name)
+        part.__dict__[_HOOKS] = [
+            part.register_forward_pre_hook(hook.before, with_kwargs=True),
+            part.register_forward_hook(hook.after, always_call=True),
+        ]
+
+
+def _asks_for_input(layer: nn.Module) -> bool:
+    return _converted_to(layer) is not None and (not is_converted(layer) or is_windowed(layer))
 
 
 def _remove_hooks(part: nn.Module) -> None:

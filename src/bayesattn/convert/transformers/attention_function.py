@@ -17,9 +17,16 @@ from torch import Tensor, nn
 from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
 from bayesattn.convert.transformers.latent import read_latent
+from bayesattn.convert.transformers.surroundings import (
+    Passage,
+    examples_of_model,
+    is_windowed,
+    padding_of_model,
+    passage_of,
+    with_low_values_blocked,
+)
 from bayesattn.nvib.projected import ReadsLatent
-from bayesattn.scopes.modes import as_in_first_run
-from bayesattn.scopes.recording import kl_is_wanted
+from bayesattn.scopes.recording import examples, kl_is_wanted
 from bayesattn.scopes.variable import PerThread
 
 NAME = "bayesattn"
@@ -27,9 +34,6 @@ NAME = "bayesattn"
 
 BEFORE = "_attention_before"
 """Where an attention layer keeps the name of the implementation that it had before."""
-
-ARGUMENTS = "_bayesattn_arguments"
-"""Where a converted layer keeps the names of its forward's arguments."""
 
 _WITHOUT_EFFECT = {
     "cache_position",
@@ -45,32 +49,10 @@ _WITHOUT_EFFECT = {
     "sliding_window",  # it is in the mask
     "use_cache",
 }
-_OTHER_STATES = ("key_value_states", "encoder_hidden_states")
 _ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "indices"}
 
 
-class Passage:
-    """What a converted layer and the attention function tell each other about one forward pass of the layer."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
-        others = [states for name in _OTHER_STATES if (states := given.get(name)) is not None]
-        self.reached = False
-        self.is_cross_attention = bool(others)
-        self.states: Tensor | None = others[0] if others else given.get("hidden_states")
-        """What keys and values are made of."""
-
-
-class Padding:
-    """Which positions of a decoder's own input are padding, while it runs; known to the layers in it."""
-
-    def __init__(self, hook: PassesOnPadding, mask: Tensor | None, outer: Padding | None) -> None:
-        self.hook = hook
-        self.mask = mask
-        self.outer = outer
-
-
 _passage = PerThread(None)
-_paddings = PerThread(None)
 
 
 class Converted(nn.Module):
@@ -81,14 +63,14 @@ class Converted(nn.Module):
     """The attribute that holds what the layer was converted to."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        names: list[str] = self.__dict__[ARGUMENTS]
-        passage = Passage({**dict(zip(names, args, strict=False)), **kwargs})
-        outer = _passage.value
+        passage = passage_of(self, args, kwargs)
+        outer, outer_examples = _passage.value, examples.value
         _passage.value = passage
+        examples.value = examples_of_model() if is_windowed(self) else None
         try:
             output = super().forward(*args, **kwargs)
         finally:
-            _passage.value = outer
+            _passage.value, examples.value = outer, outer_examples
         if not passage.reached:
             raise RuntimeError(
                 f"The forward of {type(self).__name__} did not go through Bayesian attention: its config._attn_implementation is "
@@ -96,30 +78,6 @@ class Converted(nn.Module):
                 "Call set_attn_implementation before ba.convert, not after."
             )
         return output
-
-
-class PassesOnPadding:
-    """Hooks around a decoder's forward: tell its attention layers which of its own positions are padding.
-
-    Its cross-attention cannot know. `parameters` are the names of the forward's arguments.
-    """
-
-    def __init__(self, parameters: list[str]) -> None:
-        self.parameters = parameters
-
-    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Before the forward."""
-        given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
-        mask = given.get("attention_mask")
-        padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
-        _paddings.value = Padding(self, padding, _paddings.value)
-
-    def after(self, model: nn.Module, args: Any, output: Any) -> None:
-        """After it, also when it failed."""
-        padding: Padding | None = _paddings.value
-        while padding is not None and padding.hook is not self:  # of a part that failed
-            padding = padding.outer
-        _paddings.value = None if padding is None else padding.outer
 
 
 def register() -> None:
@@ -143,27 +101,33 @@ def attention(
     is_causal: bool | None = None,
     softcap: float | None = None,
     position_bias: Tensor | None = None,
+    s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The signature of transformers' attention functions; [batch, heads, length, features] in, [batch, length, heads, features] out."""
     if not isinstance(module, Converted):
-        given = {"is_causal": is_causal, "softcap": softcap, "position_bias": position_bias, **others}
+        given = {"is_causal": is_causal, "softcap": softcap, "position_bias": position_bias, "s_aux": s_aux, **others}
         given = {name: argument for name, argument in given.items() if argument is not None}
         return _original(module)(module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **given)
     passage: Passage = _passage.value or Passage({})  # nothing is known where somebody calls this directly
     passage.reached = True
     _refuse_unknown(module, others)
     if is_causal is None:
-        is_causal = bool(getattr(module, "is_causal", True))
+        is_causal = bool(getattr(module, "is_causal", False))  # a mask says it, made as for eager attention
     is_causal = is_causal and attention_mask is None and query.shape[2] > 1
     wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
     if isinstance(module, ReadsLatent):
+        if s_aux is not None:
+            _refuse_unknown(module, {"s_aux": s_aux})
         output, weights = read_latent(
             module, passage.states, query, key, attention_mask, is_causal, dropout, need_weights=bool(wants_weights)
         )
         return output.transpose(1, 2).contiguous(), weights
+    attention_mask = with_low_values_blocked(module, attention_mask)
     mask = _with_bias(attention_mask, position_bias)
     query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
+    if s_aux is not None:
+        key, value, mask, is_causal = _with_sink(s_aux, query, key, value, mask, is_causal)
     call: Callable[..., Any] = partial(
         attend,  # pyright: ignore
         query,
@@ -179,6 +143,8 @@ def attention(
         query_mask=query_mask,
     )
     output, weights = call(need_weights=True) if wants_weights else (call(), None)
+    if s_aux is not None and weights is not None:
+        weights = weights[..., :-1]
     return output.transpose(1, 2).contiguous(), weights
 
 
@@ -221,6 +187,24 @@ def _with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     return mask + bias
 
 
+def _with_sink(
+    sinks: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """An attention sink (GPT-OSS): a learned score of each head, as that of one more key, whose value is 0."""
+    batch, heads, queries, _ = query.shape
+    shape = (batch, heads, queries, key.shape[2])
+    added = query.new_zeros(()).expand(shape)
+    if mask is not None:
+        lowest = torch.finfo(query.dtype).min
+        added = added.masked_fill(~mask, lowest) if mask.dtype == torch.bool else mask.to(query.dtype).expand(shape)
+    if is_causal:
+        future = torch.ones(shape[2:], dtype=torch.bool, device=query.device).triu(1)
+        added = added.masked_fill(future, torch.finfo(query.dtype).min)
+    of_sink = sinks.to(query.dtype).view(1, -1, 1, 1).expand(batch, heads, queries, 1)
+    key, value = (torch.cat([states, torch.zeros_like(states[:, :, :1])], 2) for states in (key, value))
+    return key, value, torch.cat([added, of_sink], -1), False
+
+
 def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     """False for padded queries, so that they do not count in the KL: [batch, query].
 
@@ -230,13 +214,7 @@ def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tenso
     batch, _, queries, _ = query.shape
     if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
         return may_attend(mask).flatten(1, 2).any(1).expand(batch, -1)
-    padding = _padding()
+    padding = padding_of_model()
     if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
         return padding[:, -queries:]
     return None
-
-
-def _padding() -> Tensor | None:
-    """The padding of the decoder that is running; when gradient checkpointing runs a layer again, that of its first run."""
-    padding: Padding | None = _paddings.value
-    return as_in_first_run("padding", None if padding is None else padding.mask)

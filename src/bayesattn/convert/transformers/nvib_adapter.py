@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesattn.convert.transformers.adapter import Converted, HuggingFaceAdapter, is_converted, sizes
+from bayesattn.convert.transformers.adapter import Converted, HuggingFaceAdapter, is_converted
 from bayesattn.convert.transformers.latent import key_and_value
+from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.nvib import NVIB
 from bayesattn.nvib.projected import ReadsLatent
 

@@ -1,0 +1,123 @@
+"""What an attention layer cannot see by itself: what its model was given, and whether it attends to something else than its own input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bayesattn.scopes.modes import as_in_first_run
+from bayesattn.scopes.variable import PerThread
+from bayesattn.support.annotations import Bool
+
+ARGUMENTS = "_bayesattn_arguments"
+"""Where a converted layer keeps the names of its forward's arguments."""
+
+_OWN_STATES = ("hidden_states", "query", "input")
+_OTHER_STATES = ("key_value_states", "encoder_hidden_states", "context", "kv", "key")
+
+
+class Passage:
+    """What is known of one forward pass of a converted layer, from its arguments."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        own = next((states for name in _OWN_STATES if (states := given.get(name)) is not None), None)
+        others = [states for name in _OTHER_STATES if isinstance(states := given.get(name), Tensor)]
+        others = [states for states in others if states is not own]
+        self.given = given
+        self.reached = False
+        self.is_cross_attention = bool(others)
+        self.states: Tensor | None = others[0] if others else own
+        """What keys and values are made of."""
+
+
+def passage_of(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Passage:
+    """The passage of a call of a converted layer."""
+    return Passage({**dict(zip(layer.__dict__[ARGUMENTS], args, strict=False)), **kwargs})
+
+
+class Input:
+    """What a model was given, while it runs; known to the layers in it."""
+
+    def __init__(self, hook: PassesOnInput, padding: Tensor | None, batch: int | None, outer: Input | None) -> None:
+        self.hook = hook
+        self.padding = padding
+        """[batch, length], False where its own input is padding."""
+        self.batch = batch
+        self.outer = outer
+
+
+_inputs = PerThread(None)
+
+
+class PassesOnInput:
+    """Hooks around a model's forward: tell its attention layers how many examples it has, and which of its positions are padding.
+
+    Cross-attention cannot know the second, and windows of images not the first. `parameters` are the names of the forward's arguments,
+    `main` is the name of the one that has the examples.
+    """
+
+    def __init__(self, parameters: list[str], main: str) -> None:
+        self.parameters = parameters
+        self.main = main
+
+    def before(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before the forward."""
+        given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
+        mask = given.get("attention_mask")
+        padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        names = (self.main, "inputs_embeds", self.parameters[0] if self.parameters else "")
+        found = next((tensor for name in names if isinstance(tensor := given.get(name), Tensor) and tensor.dim()), None)
+        _inputs.value = Input(self, padding, None if found is None else found.shape[0], _inputs.value)
+
+    def after(self, model: nn.Module, args: Any, output: Any) -> None:
+        """After it, also when it failed."""
+        given: Input | None = _inputs.value
+        while given is not None and given.hook is not self:  # of a part that failed
+            given = given.outer
+        _inputs.value = None if given is None else given.outer
+
+
+def padding_of_model() -> Bool[Tensor, "batch length"] | None:
+    """Padding of the model that is running; when gradient checkpointing runs a layer again, that of its first run."""
+    given: Input | None = _inputs.value
+    return as_in_first_run("padding", None if given is None else given.padding)
+
+
+def examples_of_model() -> int | None:
+    """How many examples the model that is running was given."""
+    given: Input | None = _inputs.value
+    return as_in_first_run("examples", None if given is None else given.batch)
+
+
+def is_windowed(layer: nn.Module) -> bool:
+    """Whether the batch of this layer is one of parts of examples: windows of an image (Swin, SAM, MobileViT), frames of a video."""
+    return type(layer).__name__.endswith(_IN_PARTS) or has_shifted_windows(layer)
+
+
+def has_shifted_windows(layer: nn.Module) -> bool:
+    """Whether this is Swin's attention, or that of its kin."""
+    owners = (layer, getattr(layer, "relative_position_bias", None))
+    return any(isinstance(getattr(owner, "window_size", None), (tuple, list)) for owner in owners)
+
+
+_IN_PARTS = (
+    "MobileViTSelfAttention",
+    "SamAttention",
+    "SamVisionAttention",
+    "SamVisionSdpaAttention",
+    "TimesformerSelfAttention",
+)
+LOWEST_BIAS = -5000.0
+"""What is added to scores and is not above this is a mask, whatever its dtype: -1e4 is how some models of transformers write one."""
+LOWEST_BIAS_IN_WINDOWS = -50.0
+"""The same for shifted windows, whose masks are -100: the other summand, a bias of positions, is far from this."""
+
+
+def with_low_values_blocked(layer: nn.Module, mask: Tensor | None) -> Tensor | None:
+    """An additive mask whose blocked places have the lowest value of its dtype."""
+    if mask is None or mask.dtype == torch.bool:
+        return mask
+    lowest = LOWEST_BIAS_IN_WINDOWS if has_shifted_windows(layer) else LOWEST_BIAS
+    return mask.masked_fill(mask <= lowest, torch.finfo(mask.dtype).min)

@@ -1,0 +1,208 @@
+"""Hugging Face layers that compute attention by themselves: their softmax redirected to a posterior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import bayesattn as ba
+
+pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
+
+import transformers
+
+from bayesattn.convert.transformers.layer_sizes import sizes
+from bayesattn.convert.transformers.redirection import Redirection
+from bayesattn.convert.transformers.surroundings import Passage
+from helpers import support_matrix
+
+TEXT: dict[str, Any] = {
+    "vocab_size": 31,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+    "max_position_embeddings": 32,
+}
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "bloom", "xlnet", "swinv2", "swin", "gpt_neox", "gpt_oss"])
+def test_architectures_are_right_in_every_column_that_applies(name: str) -> None:
+    matrix = support_matrix.load()
+    trial = matrix.Trial(next(small for small in matrix.all_models() if small.name == name))
+    for column in ("equal", "predict", "train", "generate"):
+        assert matrix.outcome(matrix.COLUMNS[column], trial) in ("right", "not applicable: it does not generate"), (
+            column
+        )
+
+
+def attention(query: Tensor, key: Tensor, mask: Tensor, how: str) -> Tensor:
+    """A softmax of scores, as models write it."""
+    if how == "bmm":
+        scores = torch.bmm(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)) + mask.expand(2, 3, 4, 5).flatten(
+            0, 1
+        )
+        return torch.softmax(scores, dim=-1, dtype=torch.float32).unflatten(0, (2, 3))
+    if how == "baddbmm":
+        added = mask.expand(2, 3, 4, 5).flatten(0, 1)
+        scores = added.baddbmm(batch1=query.flatten(0, 1), batch2=key.flatten(0, 1).transpose(1, 2))
+        return F.softmax(scores.view(2, 3, 4, 5), -1)
+    if how == "einsum":
+        scores = torch.einsum("ibnd,jbnd->bnij", query.permute(2, 0, 1, 3), key.permute(2, 0, 1, 3))
+        return nn.Softmax(dim=-1)(scores + mask)
+    return (query @ key.transpose(-2, -1) + mask).softmax(-1)
+
+
+@pytest.mark.parametrize("how", ["bmm", "baddbmm", "einsum", "matmul"])
+@pytest.mark.parametrize("blocking", [-torch.inf, torch.finfo(torch.float32).min, -1e30, -1e4])
+def test_weights_and_kl_are_those_of_attention_with_a_mask(how: str, blocking: float) -> None:
+    torch.manual_seed(0)
+    query, key = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 5, 8)
+    allowed = torch.tensor([[True, True, True, True, True], [True, False, True, False, False]])[:, None, None]
+    mask = torch.zeros(2, 1, 1, 5).masked_fill(~allowed, blocking)
+    posterior = ba.Weibull(k=2.0, prior=ba.ContextualGamma(beta=0.5)).bind(num_heads=3, head_dim=8)
+    torch.manual_seed(1)
+    with ba.record() as ours, ba.sampling(), Redirection(nn.Identity(), posterior, 3, Passage({})) as redirection:
+        weights = attention(query, key, mask, how)
+    redirection.check()
+    torch.manual_seed(1)
+    with ba.record() as expected, ba.sampling():
+        _, drawn = ba.attend(query, key, key, posterior, allowed, scale=1.0, need_weights=True)
+    torch.testing.assert_close(weights, drawn)
+    assert (weights[1, :, :, 3] == 0).all()
+    torch.testing.assert_close(ours.local_kl, expected.local_kl)
+    assert torch.equal(ours.local_terms[0].elements, expected.local_terms[0].elements)
+
+
+def test_what_is_no_attention_goes_through() -> None:
+    posterior = ba.Weibull(k=1.0).bind(num_heads=3, head_dim=8)
+    kernel, over_queries = torch.randn(7, 9), torch.randn(2, 3, 4, 5)
+    with ba.sampling(), Redirection(nn.Identity(), posterior, 3, Passage({})) as redirection:
+        assert torch.equal(kernel.softmax(-1), torch.softmax(kernel, -1))
+        torch.testing.assert_close(over_queries.softmax(1).sum(1), torch.ones(2, 4, 5))
+    with pytest.raises(RuntimeError, match=r"made no softmax over the keys.*exactly one is needed.*weight_space"):
+        redirection.check()
+
+
+def test_two_softmaxes_and_scores_from_nowhere_are_refused() -> None:
+    posterior = ba.Weibull(k=1.0).bind(num_heads=3, head_dim=8)
+    query = torch.randn(2, 3, 4, 8)
+    with Redirection(nn.Identity(), posterior, 3, Passage({})):
+        scores = query @ query.transpose(-2, -1)
+        scores.softmax(-1)
+        with pytest.raises(RuntimeError, match="Identity made more than one softmax"):
+            scores.softmax(-1)
+    with (
+        pytest.raises(RuntimeError, match=r"no product of queries and keys has the shape \(2, 3, 4, 4\)"),
+        Redirection(nn.Identity(), posterior, 3, Passage({})),
+    ):
+        torch.randn(2, 3, 4, 4).softmax(-1)
+
+
+def test_infinite_scores_are_not_hidden() -> None:
+    posterior = ba.Softmax().bind(num_heads=1, head_dim=8)
+    query = torch.ones(1, 1, 2, 8)
+    query[0, 0, 0] = torch.inf
+    with Redirection(nn.Identity(), posterior, 1, Passage({})):
+        weights = (query @ torch.ones(1, 1, 8, 3)).softmax(-1)
+    assert weights[0, 0, 0].isnan().all()
+    torch.testing.assert_close(weights[0, 0, 1], torch.full((3,), 1 / 3))
+
+
+def test_windows_count_to_their_image_and_shifted_ones_not_to_each_other() -> None:
+    config = transformers.Swinv2Config(
+        image_size=16, patch_size=2, embed_dim=8, depths=[2], num_heads=[2], window_size=4, num_labels=3
+    )
+    model = ba.convert(transformers.Swinv2ForImageClassification(config).eval(), ba.Weibull(k=5.0))
+    with ba.record() as latents, torch.no_grad():
+        model(torch.randn(3, 3, 16, 16))
+    plain, shifted = latents.local_terms
+    assert plain.elements.tolist() == [2 * 4 * 16 * 16.0] * 3  # heads, windows, positions of a window
+    assert plain.tokens.tolist() == [64.0] * 3
+    # of four windows, one is whole, two are cut into halves, one into quarters
+    assert shifted.elements.tolist() == [2 * (256 + 2 * 128 + 64.0)] * 3
+
+
+def test_padding_that_attends_to_itself_does_not_count() -> None:
+    config = transformers.XLNetConfig(vocab_size=31, d_model=16, n_layer=1, n_head=2, d_inner=16)
+    model = ba.convert(transformers.XLNetModel(config).eval(), ba.Weibull(k=5.0))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    with ba.record() as latents, torch.no_grad():
+        model(torch.randint(3, 31, (2, 4)), attention_mask=mask)
+    assert latents.local_terms[0].elements.tolist() == [2 * 16.0, 2 * 4.0]
+
+
+@pytest.mark.parametrize("how", ["sdpa", "eager"])
+def test_padding_is_counted_out_whichever_way_a_layer_takes(how: str) -> None:
+    config = transformers.FalconConfig(
+        vocab_size=31, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, attn_implementation=how
+    )
+    model = ba.convert(transformers.FalconModel(config).eval(), ba.Weibull(k=5.0))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    with ba.record() as latents, torch.no_grad():
+        model(torch.randint(3, 31, (2, 4)), attention_mask=mask)
+    assert latents.local_terms[0].elements.tolist() == [2 * 10.0, 2 * 3.0]
+
+
+def test_a_mask_of_minus_ten_thousand_blocks_in_the_interface_too() -> None:
+    config = transformers.MarkupLMConfig(**TEXT, max_depth=3, xpath_unit_hidden_size=4)
+    model = ba.convert(transformers.MarkupLMModel(config).eval(), ba.Weibull(k=5.0))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    with ba.record() as latents, torch.no_grad():
+        model(torch.randint(3, 31, (2, 4)), attention_mask=mask)
+    assert latents.local_terms[0].elements.tolist() == [2 * 16.0, 2 * 4.0]
+
+
+def test_gradient_checkpointing_gives_the_same_gradients() -> None:
+    config = transformers.RoFormerConfig(**{**TEXT, "num_hidden_layers": 2})
+    gradients = []
+    for checkpointing in (False, True):
+        torch.manual_seed(5)
+        model: Any = ba.convert(
+            transformers.RoFormerModel(config), ba.Weibull(k=2.0, prior=ba.ContextualGamma())
+        ).train()
+        if checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        torch.manual_seed(6)
+        mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+        with ba.record() as latents:
+            states = model(torch.arange(3, 11).view(2, 4), attention_mask=mask).last_hidden_state
+        ba.elbo(states.square().mean((1, 2)), latents).backward()
+        gradients.append([weight.grad for weight in model.parameters() if weight.grad is not None])
+    assert len(gradients[0]) > 20
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_what_cannot_be_right_is_refused_by_name() -> None:
+    longformer = transformers.LongformerModel(transformers.LongformerConfig(**TEXT, attention_window=4))
+    with pytest.raises(ValueError, match="LongformerSelfAttention is not one softmax over the keys of each query"):
+        ba.convert(longformer, ba.Weibull())
+    assert [layer.state for layer in ba.summary(longformer).layers] == ["cannot be converted"]
+    big_bird = transformers.BigBirdModel(transformers.BigBirdConfig(**TEXT))
+    with pytest.raises(ValueError, match="attention_type='original_full'"):
+        ba.convert(big_bird, ba.Weibull())
+    full = transformers.BigBirdModel(transformers.BigBirdConfig(**TEXT, attention_type="original_full"))
+    assert len(ba.summary(ba.convert(full, ba.Weibull())).of("converted")) == 1
+
+
+@pytest.mark.parametrize("name", ["Mamba", "FNet"])
+def test_without_attention_the_alternatives_are_named(name: str) -> None:
+    sizes = {"vocab_size": 31, "hidden_size": 16, "num_hidden_layers": 1}
+    model = getattr(transformers, f"{name}Model")(getattr(transformers, f"{name}Config")(**sizes))
+    with pytest.raises(ValueError, match=r"ba\.weight_space\.laplace.*ba\.weight_space\.ensemble.*ba\.calibrate"):
+        ba.convert(model, ba.Weibull())
+
+
+def test_sizes_are_the_layers_before_the_configs() -> None:
+    layer: Any = nn.Module()
+    layer.num_heads, layer.config = 3, transformers.GPT2Config(n_head=4)
+    layer.split_size = 24
+    assert sizes(layer) == (3, 8)
+    layer.head_dim = 5
+    assert sizes(layer) == (3, 5)
+    assert sizes(nn.Linear(2, 2)) is None
