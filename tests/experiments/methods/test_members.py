@@ -56,7 +56,14 @@ def test_the_objective_of_a_variational_head_is_the_bound() -> None:
     torch.testing.assert_close(loss, nll.mean() + latents.local_kl.mean() + latents.global_kl / 100)
 
 
-@pytest.mark.parametrize("name", ["packed", "snapshot", "laplace-head", "gp-head", "vbll-head"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "packed",
+        "laplace-head",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("snapshot", "gp-head", "vbll-head")),
+    ],
+)
 def test_a_loaded_run_predicts_as_it_did(name: str, tmp_path: Path) -> None:
     small = {"hidden": 8, "feedforward": 8}
     options = {"packed": {"members": 2}, "snapshot": {"snapshots": 2}, "gp-head": {"random": 32}}.get(name, {})

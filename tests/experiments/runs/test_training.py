@@ -240,3 +240,18 @@ def test_batches_by_length_need_texts_and_have_less_padding(tmp_path: Path) -> N
         for batches in (task.batches(train, order, 16), by_length(lengths, order, 16))
     ]
     assert padding[1] < 0.5 * padding[0]
+
+
+def test_an_ensemble_goes_on_from_a_smaller_one(tmp_path: Path) -> None:
+    def result(folder: Path, members: int) -> dict[str, Any]:
+        options = {"training": {"epochs": 2, "samples": 2}, "task_options": {"hidden": 8, "feedforward": 8}}
+        return run(configure("toy-m1", "ensemble", method_options={"members": members}, **options), folder)
+
+    alone = result(tmp_path / "alone", 3)
+    smaller = result(tmp_path / "beside", 2)
+    beside = result(tmp_path / "beside", 3)
+    assert alone["first_model_taken_over"] is None
+    assert beside["first_model_taken_over"]["run"].startswith("toy-m1_ensemble")
+    assert beside["metrics"] == alone["metrics"]
+    assert smaller["metrics"] != alone["metrics"]
+    assert beside["train_seconds"] > smaller["train_seconds"]

@@ -146,3 +146,26 @@ def test_texts_of_one_length_share_batches(encoder: Path, frozen_layers: int) ->
     there = (train[0] != 0).any(-1) if frozen_layers else train[0][:, 1] != 0
     spread = [there[batch].sum(1).float().std().item() for batch in batches if len(batch) > 1]
     assert sum(value == 0 for value in spread) >= len(spread) - 3  # lengths 4, 5 change at two places of the one pool
+
+
+def test_colas_sentences_of_other_sources_are_apart(encoder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data/glue/CoLA"
+    folder.mkdir(parents=True)
+    train = "a\t1\t\tgood film\nb\t0\t*\tbad film\na\t1\t\tgood\nb\t0\t*\tbad bad film\n" * 20
+    dev = "a\t1\t\tgood good film\nb\t0\t*\tbad bad\n" * 20 + "c\t1\t\tplane jet\nd\t0\t*\tjet\nd\t0\t*\tjet jet\n" * 5
+    for split, text in (("train", train), ("dev", dev)):
+        (folder / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))
+    config = configure(
+        "cola",
+        "mle",
+        training={"epochs": 15, "learning_rate": 1e-2},
+        task_options={"model": str(encoder), "max_length": 8, "knowing": True},
+    )
+    task = config.make_task()
+    assert len(task.load().test[0]) == 40
+    found = run(config, tmp_path / "runs")["metrics"]
+    assert found["accuracy"] > 0.9
+    assert found["auroc_domain_distance"] > 0.9  # other words altogether
+    assert found["accuracy_domain"] in (pytest.approx(1 / 3), pytest.approx(2 / 3), 0.0, 1.0)
+    with pytest.raises(ValueError, match="knowing=True is for CoLA"):
+        TASKS.create("rte", GlueOptions(knowing=True))

@@ -12,7 +12,7 @@ import bayesattn as ba
 from bayesattn.experiments.data import idx as idx_module
 from bayesattn.experiments.data.files import DataFile
 from bayesattn.experiments.runs import configure, run
-from bayesattn.experiments.tasks import TASKS, mnist
+from bayesattn.experiments.tasks import TASKS, cifar10, fashion_mnist, mnist
 from bayesattn.experiments.tasks.images import random_split
 from helpers.data_files import idx, images, put
 
@@ -90,3 +90,63 @@ def test_mnist_on_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "auroc_notmnist",
         "auroc_ambiguous",
     }
+
+
+@pytest.fixture
+def small_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Fashion-MNIST, CIFAR-10 and what is outside them: ten kinds of stripes, and noise."""
+    monkeypatch.setenv("BAYESATTN_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("BAYESATTN_DATA_CHECK", "off")
+    pairs = (idx_module.FASHION_TRAIN, idx_module.FASHION_TEST, idx_module.MNIST_TEST, idx_module.NOTMNIST_TEST)
+    for seed, (pair, count) in enumerate(zip(pairs, (600, 60, 50, 50), strict=True)):
+        pixels, labels = images(count, seed)
+        pixels = torch.randint(0, 256, pixels.shape, dtype=torch.uint8) if seed > 1 else pixels
+        put(tmp_path / "data", pair[0], idx(pixels))
+        put(tmp_path / "data", pair[1], idx(labels))
+    monkeypatch.setattr(fashion_mnist, "load_usps", lambda: torch.rand(30, 1, 28, 28))
+
+    def cifar(file: DataFile) -> tuple[torch.Tensor, torch.Tensor]:
+        pixels, labels = images(400 if "train" in file.path else 60, 0)
+        colours = pixels.float().div(255).unsqueeze(1).expand(-1, 3, -1, -1)
+        return torch.nn.functional.pad(colours, (2, 2, 2, 2)), labels.long()
+
+    monkeypatch.setattr(cifar10, "load_cifar10", cifar)
+    monkeypatch.setattr(cifar10, "load_others", lambda file: torch.rand(40, 3, 32, 32))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_fashion_mnist_on_small_files(small_data: Path) -> None:
+    config = configure(
+        "fashion-mnist",
+        "packed",
+        training={"epochs": 8, "batch_size": 50, "learning_rate": 1e-2},
+        task_options={"hidden": 16, "feedforward": 32, "heads": 2},
+        method_options={"members": 2},
+    )
+    found = run(config, small_data / "runs")["metrics"]
+    assert found["accuracy"] > 0.8
+    for name in ("mnist", "notmnist", "usps"):
+        assert found[f"auroc_{name}_distance"] > 0.9  # noise
+
+
+@pytest.mark.slow
+def test_cifar10_on_small_files(small_data: Path) -> None:
+    config = configure(
+        "cifar10",
+        "mle",
+        training={"epochs": 20, "batch_size": 40, "learning_rate": 5e-3},
+        task_options={"hidden": 16, "feedforward": 32, "heads": 2, "depth": 1, "corrupted_examples": 30},
+    )
+    found = run(config, small_data / "runs")["metrics"]
+    assert found["accuracy"] > 0.8
+    assert found["auroc_svhn_distance"] > 0.9
+    assert found["nll_corrupted_5"] > found["nll_corrupted_1"]
+    assert {f"ece_corrupted_{strength}" for strength in range(1, 6)} <= set(found)
+
+
+def test_digits_with_every_score(tmp_path: Path) -> None:
+    config = configure("digits", "mle", training={"epochs": 2}, task_options={"knowing": True, "hidden": 8})
+    found = run(config, tmp_path)["metrics"]
+    assert {"nll_t", "aurc", "auroc_rotated_energy", "auroc_noise_distance", "predict_seconds"} <= set(found)
+    assert configure("digits", "mle").name == configure("digits", "mle", task_options={"knowing": False}).name

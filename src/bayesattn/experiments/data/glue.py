@@ -83,6 +83,8 @@ class Sentences:
     texts: list[str]
     labels: list[int] | list[float]
     seconds: list[str] | None = None
+    sources: list[str] | None = None
+    """Of CoLA: which book or paper a sentence is from."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -118,7 +120,8 @@ def load_glue(task: TaskName, split: Split) -> Sentences:
         raise DataError(f"{path} holds no sentences. {file.remedy()}")
     first, *second = zip(*texts, strict=True)
     whole = labels if task == "STS-B" else [int(each) for each in labels]
-    return Sentences(list(first), whole, list(second[0]) if second else None)
+    sources = [line.split("\t")[0] for line in lines[header:]] if task == "CoLA" else None
+    return Sentences(list(first), whole, list(second[0]) if second else None, sources)
 
 
 def _label(task: str, cell: str) -> float:

@@ -36,6 +36,20 @@ MNIST_TEST = (
         "mnist", "t10k-labels-idx1-ubyte", "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2", _MNIST
     ),
 )
+FASHION_TRAIN = (
+    _file(
+        "fashion_mnist",
+        "train-images-idx3-ubyte",
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        _FASHION,
+    ),
+    _file(
+        "fashion_mnist",
+        "train-labels-idx1-ubyte",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        _FASHION,
+    ),
+)
 FASHION_TEST = (
     _file(
         "fashion_mnist",

@@ -52,6 +52,10 @@ class Method:
         """Methods that, with their default options, train the first member exactly as this one does: their runs are not repeated."""
         return ()
 
+    def with_fewer_members(self) -> list[Any]:
+        """Options with which this method trains the first of its members and no others, the most of them first."""
+        return []
+
     def build(self, task: Task) -> nn.Module:
         """A fresh model, ready to train."""
         return task.build(self.dropout)

@@ -63,6 +63,9 @@ class Ensemble(Method):
     def first_trained_by(self, task: Task) -> tuple[str, ...]:
         return _PLAIN
 
+    def with_fewer_members(self) -> list[EnsembleOptions]:
+        return [EnsembleOptions(count) for count in range(self.members - 1, 1, -1)]
+
 
 METHODS.add("mle", "maximum likelihood, one deterministic model", MaximumLikelihoodOptions(), MaximumLikelihood)
 METHODS.add("mc-dropout", "dropout left on in prediction", DropoutOptions(), MCDropout)

@@ -1,4 +1,5 @@
-"""A model that another run has trained already: an ensemble's first is the one of maximum likelihood, and so is MC dropout's."""
+"""Models that another run has trained already: an ensemble's first is the one of maximum likelihood, and so is MC dropout's; its first
+three are those of the ensemble of three."""
 
 from __future__ import annotations
 
@@ -15,24 +16,34 @@ from bayesattn.experiments.runs.folder import RunFolder
 
 @dataclass(frozen=True)
 class Trained:
-    """The model of a finished run, and what its training cost."""
+    """The models of a finished run, and what their training cost."""
 
     run: str
     commit: str
-    weights: dict[str, Tensor]
+    weights: list[dict[str, Tensor]]
     history: list[dict[str, Any]]
     seconds: float
     seconds_per_step: float
 
 
-def trained_first_model(config: RunConfig, parent: Path) -> Trained | None:
-    """The first model of the run `config`, if a finished run below `parent` trained it, seed for seed and option for option."""
-    for method in config.make_method().first_trained_by(config.make_task()):
-        folder = RunFolder.of(parent, replace(config, method=method, method_options=METHODS.entry(method).options))
+def trained_first_models(config: RunConfig, parent: Path) -> Trained | None:
+    """The first models of the run `config`, if a finished run below `parent` trained them, seed for seed and option for option."""
+    method = config.make_method()
+    smaller = [replace(config, method_options=options) for options in method.with_fewer_members()]
+    plain = [
+        replace(config, method=name, method_options=METHODS.entry(name).options)
+        for name in method.first_trained_by(config.make_task())
+    ]
+    for other in (*smaller, *plain):
+        folder = RunFolder.of(parent, other)
         result = folder.result()
         if result is None or "seconds_per_step" not in result:  # results of early versions have none
             continue
-        weights = {key.removeprefix("0."): value for key, value in folder.read_model().items()}
+        tensors = folder.read_model()
+        weights = [
+            {key.removeprefix(f"{member}."): value for key, value in tensors.items() if key.startswith(f"{member}.")}
+            for member in range(other.make_method().members)
+        ]
         of_run = (folder.path.name, result["commit"])
         return Trained(*of_run, weights, folder.history(), result["train_seconds"], result["seconds_per_step"])
     return None

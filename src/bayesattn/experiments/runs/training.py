@@ -22,7 +22,7 @@ from bayesattn.experiments.methods import Method
 from bayesattn.experiments.methods.base import Progress
 from bayesattn.experiments.runs.checkpoints import Checkpoints
 from bayesattn.experiments.runs.config import RunConfig
-from bayesattn.experiments.runs.first_model import trained_first_model
+from bayesattn.experiments.runs.first_model import trained_first_models
 from bayesattn.experiments.runs.folder import RunFolder
 from bayesattn.experiments.runs.precision import InBfloat16
 from bayesattn.experiments.runs.stopping import Stopping
@@ -47,7 +47,7 @@ class Fitted:
     seconds: float
     seconds_per_step: float
     taken_over: dict[str, str] | None
-    """The run that trained the first model, and its commit, where that was another one."""
+    """The run that trained the first models, and its commit, where that was another one."""
 
 
 def seed_of(*parts: object) -> int:
@@ -98,13 +98,13 @@ class Trainer:
         return Fitted(models, state["seconds"], state["step_seconds"] / (steps * members), state.get("taken_over"))
 
     def _take_over(self, state: dict[str, Any], steps: int) -> None:
-        """Begin with the first member where another run beside this one has trained it."""
-        before = trained_first_model(self.config, self.folder.path.parent)
+        """Begin with the first members where another run beside this one has trained them."""
+        before = trained_first_models(self.config, self.folder.path.parent)
         if before is not None:
-            state["finished"].append(before.weights)
+            state["finished"] += before.weights
             state["history"] += before.history
             state["seconds"] = before.seconds
-            state["step_seconds"] = before.seconds_per_step * steps
+            state["step_seconds"] = before.seconds_per_step * steps * len(before.weights)
             state["taken_over"] = {"run": before.run, "commit": before.commit}
 
     def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:

@@ -5,9 +5,28 @@ from __future__ import annotations
 from bayesattn.experiments.tables.base import Budget, Dataset, Metric, Table, Variant
 from bayesattn.experiments.tables.registered import add
 
-TASKS = ("clinc150", "banking77", "newsgroups")
-TWO, FIVE = "ensemble of 2", "ensemble of 5"
-METHODS = ("mle", "mc-dropout", "attn-dirichlet", "attn-gaussian", "bam-wc", "bam-lc", "swag", TWO, FIVE)
+TEXTS = ("clinc150", "banking77", "newsgroups", "cola")
+"""Tasks of a pretrained encoder, fine-tuned."""
+IMAGES = ("digits", "fashion-mnist", "cifar10")
+"""Tasks whose model is trained from scratch."""
+TWO, THREE, FIVE = "ensemble of 2", "ensemble of 3", "ensemble of 5"
+METHODS = (
+    "mle",
+    "laplace-head",
+    "gp-head",
+    "vbll-head",
+    "packed",
+    "snapshot",
+    "swag",
+    "mc-dropout",
+    "attn-dirichlet",
+    "attn-gaussian",
+    "bam-wc",
+    "bam-lc",
+    TWO,
+    THREE,
+    FIVE,
+)
 
 QUALITY = (
     Metric("", "accuracy", "accuracy %", True, scale=100.0),
@@ -18,7 +37,10 @@ QUALITY = (
     Metric("", "aurc", "AURC x 1000", False, scale=1000.0),
     Metric("", "disagreement", "labels of two draws that differ, %", None, scale=100.0),
 )
-PRICE = (Metric("", "predict_seconds", "price to predict / mle", False, relative_to="mle"),)
+PRICE = (
+    Metric("", "train_seconds", "price to train / mle", False, relative_to="mle"),
+    Metric("", "predict_seconds", "price to predict / mle", False, relative_to="mle"),
+)
 SCORES = {
     "confidence": "probability",
     "entropy": "entropy",
@@ -26,6 +48,37 @@ SCORES = {
     "energy": "energy",
     "distance": "distance",
     "relative_distance": "relative distance",
+    "process_variance": "process variance",
+}
+OUTSIDE: dict[str, dict[str, str]] = {
+    "clinc150": {"oos": "out of scope"},
+    "banking77": {"oos": "out of scope"},
+    "newsgroups": {"groups": "other groups"},
+    "cola": {"domain": "other sources"},
+    "digits": {"rotated": "turned", "scrambled": "scrambled", "noise": "noise"},
+    "fashion-mnist": {"mnist": "MNIST", "notmnist": "notMNIST", "usps": "USPS"},
+    "cifar10": {"svhn": "house numbers", "textures": "textures"},
+}
+"""Task → the inputs that are of none of its classes, in its results and in words."""
+LABELS = {
+    "clinc150": "CLINC150",
+    "banking77": "Banking77",
+    "newsgroups": "Newsgroups",
+    "cola": "CoLA",
+    "digits": "Digits",
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+}
+EXTRA: dict[str, tuple[Metric, ...]] = {
+    "cola": (
+        Metric("", "accuracy_domain", "accuracy % on other sources", True, scale=100.0),
+        Metric("", "nll_domain", "NLL on other sources", False),
+    ),
+    "cifar10": tuple(
+        Metric("", f"{name}_corrupted_{strength}", f"{words}, corruption {strength}", name == "accuracy", scale=scale)
+        for name, words, scale in (("accuracy", "accuracy %", 100.0), ("nll", "NLL", 1.0))
+        for strength in (1, 3, 5)
+    ),
 }
 
 
@@ -43,23 +96,48 @@ def _outside(name: str, words: str) -> tuple[Metric, ...]:
     )
 
 
+def _dataset(task: str) -> Dataset:
+    outside = [metric for name, words in OUTSIDE[task].items() for metric in _outside(name, words)]
+    return Dataset(LABELS[task], task, (*QUALITY, *EXTRA.get(task, ()), *outside, *PRICE))
+
+
+KNOWING = {"knowing": True}
+_ROWS_OF_TEXTS = {"packed": 0}
+"""A pretrained encoder cannot be packed."""
+
 add(
     Table(
         name="keep",
         title="What earns its keep: likelihood, calibration, selective prediction and detection, and what they cost",
         source="ours; T is fitted on validation examples, nothing is chosen on test or outside examples",
-        datasets=(
-            Dataset("CLINC150", "clinc150", (*QUALITY, *_outside("oos", "out of scope"), *PRICE)),
-            Dataset("Banking77", "banking77", (*QUALITY, *_outside("oos", "out of scope"), *PRICE)),
-            Dataset("Newsgroups", "newsgroups", (*QUALITY, *_outside("groups", "other groups"), *PRICE)),
-        ),
+        datasets=tuple(_dataset(task) for task in (*TEXTS, *IMAGES)),
         methods=METHODS,
         published_file=None,
         budgets={
-            "paper": {task: Budget(seeds=5) for task in TASKS},
+            "paper": {
+                **{task: Budget(seeds=5, row_seeds=_ROWS_OF_TEXTS) for task in TEXTS},
+                "cola": Budget(seeds=5, task_options=KNOWING, row_seeds=_ROWS_OF_TEXTS),
+                "digits": Budget(seeds=5, task_options=KNOWING),
+                "fashion-mnist": Budget(seeds=5),
+                "cifar10": Budget(seeds=3),
+            },
             "small": {
-                task: Budget(seeds=3, training={"epochs": 4, "learning_rate": 5e-4}, task_options={"frozen_layers": 4})
-                for task in TASKS
+                **{
+                    task: Budget(
+                        seeds=3,
+                        training={"epochs": 4, "learning_rate": 5e-4},
+                        task_options={"frozen_layers": 4} | (KNOWING if task == "cola" else {}),
+                        row_seeds=_ROWS_OF_TEXTS,
+                    )
+                    for task in TEXTS
+                },
+                "digits": Budget(seeds=5, task_options=KNOWING),
+                "fashion-mnist": Budget(
+                    seeds=5, training={"epochs": 15, "train_share": 0.2}, task_options={"test_examples": 2000}
+                ),
+                "cifar10": Budget(
+                    seeds=3, training={"epochs": 20, "train_share": 0.2}, task_options={"test_examples": 2000}
+                ),
             },
         },
         method_options={
@@ -67,8 +145,13 @@ add(
                 "bam-wc": {"k": 10.0, "beta": 0.01, "network_width": 5},  # as on GLUE
                 "attn-dirichlet": {"kl_reduction": "mean"},
             }
-            for task in TASKS
+            for task in TEXTS
+        }
+        | {task: {"attn-dirichlet": {"kl_reduction": "mean"}} for task in IMAGES},
+        variants={
+            TWO: Variant("ensemble", {"members": 2}),
+            THREE: Variant("ensemble", {"members": 3}),
+            FIVE: Variant("ensemble", {"members": 5}),
         },
-        variants={TWO: Variant("ensemble", {"members": 2}), FIVE: Variant("ensemble", {"members": 5})},
     )
 )

@@ -175,8 +175,8 @@ def _gains(metric: Metric, runs: list[dict[str, Any]], others: list[dict[str, An
 
 
 def figure(run: dict[str, Any], name: str) -> float | None:
-    """A run's metric, what it cost ("seconds_per_step", "million_parameters"), or by how many per cent the validation NLL of its first
-    model changed over its last two epochs ("validation_change").
+    """A run's metric, what it cost ("seconds_per_step", "train_seconds", "million_parameters"), or by how many per cent the validation NLL
+    of its first model changed over its last two epochs ("validation_change").
 
     None for a metric that could not be computed there, as METEOR without Java.
     """
@@ -185,7 +185,7 @@ def figure(run: dict[str, Any], name: str) -> float | None:
         return 100 * abs(course[-1] - course[-3]) / abs(course[-3]) if len(course) > 2 else None
     if name == "million_parameters":
         return run["parameters"] / 1e6
-    return run["seconds_per_step"] if name == "seconds_per_step" else run["metrics"].get(name)
+    return run[name] if name in ("seconds_per_step", "train_seconds") else run["metrics"].get(name)
 
 
 def _seconds(runs: list[dict[str, Any]]) -> float | None:

@@ -1,10 +1,12 @@
 """Data + model + likelihood + metrics, one file per task."""
 
 from bayesattn.experiments.tasks import (
+    cifar10,
     coco,
     daquar,
     digits,
     easy_vqa,
+    fashion_mnist,
     flickr8k,
     glue,
     graphs,
@@ -28,10 +30,12 @@ __all__ = [
     "Splits",
     "Task",
     "Training",
+    "cifar10",
     "coco",
     "daquar",
     "digits",
     "easy_vqa",
+    "fashion_mnist",
     "flickr8k",
     "glue",
     "graphs",

@@ -26,6 +26,8 @@ class DigitsOptions:
     """Which digits are trained on, validate, and test."""
     heads: int = added_later(1)
     """Heads of each attention."""
+    knowing: bool = added_later(False)
+    """Give the figures of what the model knows of itself, with every score, instead of the thesis's."""
 
 
 class DigitsTask(ImageTask):
@@ -40,6 +42,7 @@ class DigitsTask(ImageTask):
             checks.whole("hidden", options.hidden), checks.whole("feedforward", options.feedforward), options.heads
         )
         self.options = options
+        self.knowing = options.knowing
 
     def load(self) -> Splits:
         digits = load_digits(self.options.data_seed)

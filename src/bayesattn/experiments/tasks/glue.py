@@ -12,11 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bayesattn import metrics
+from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.data.glue import FILES, LABELS, Sentences, TaskName, load_glue
 from bayesattn.experiments.registry import added_later
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task, Training
 from bayesattn.experiments.tasks.batching import by_length
 from bayesattn.experiments.tasks.classification import figures
+from bayesattn.experiments.tasks.knowing import figures_of_knowing
 from bayesattn.experiments.tasks.registered import TASKS
 from bayesattn.experiments.tasks.text_inputs import MINILM, encoded, lengths, path_of
 from bayesattn.prediction.predictions import CategoricalPrediction, GaussianPrediction
@@ -46,6 +48,9 @@ class GlueOptions:
     """Use so many training examples, drawn at random; None: all."""
     classifier_dropout: float | None = added_later(None)
     """Dropout before the head; None: that of the encoder."""
+    knowing: bool = added_later(False)
+    """Of CoLA: test on the half of the dev sentences whose sources are trained on, with every score for the other half, which is of
+    sources that are not; and the figures of what a model knows of itself instead of GLUE's."""
 
 
 class GlueTask(Task):
@@ -61,6 +66,8 @@ class GlueTask(Task):
             checks.fraction("classifier_dropout", options.classifier_dropout)
         if options.train_examples is not None:
             checks.whole("train_examples", options.train_examples, minimum=10)
+        if options.knowing and name != "CoLA":
+            raise ValueError(f"knowing=True is for CoLA, whose sentences have sources, not for {name}.")
         self.options = options
         self.dropout = options.dropout
         self.name: TaskName = name
@@ -74,7 +81,8 @@ class GlueTask(Task):
         order = order[: self.options.train_examples]
         held = order[: min(HELD_OUT, len(order) // 10)]
         inputs, labels = self._encoded(train, "train", order)
-        dev, dev_labels = self._encoded(test, "dev", torch.arange(len(test)))
+        chosen = torch.arange(len(test)) if not self.options.knowing else _of_known_sources(train, test, True)
+        dev, dev_labels = self._encoded(test, "dev", chosen)
         short_first = lengths(dev).argsort(stable=True)  # predictions are made of neighbours together: little padding
         return Splits(
             (inputs[len(held) :], labels[len(held) :]),
@@ -107,6 +115,8 @@ class GlueTask(Task):
         return F.cross_entropy(output, labels, reduction="none")
 
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
+        if self.options.knowing:
+            return self._of_knowing(predict, splits)
         inputs, labels = splits.test
         point, prediction = predict(inputs, point_estimate=True), predict(inputs)
         if isinstance(prediction, GaussianPrediction):
@@ -118,6 +128,15 @@ class GlueTask(Task):
             found.metrics["score_of_point_estimate"] = _scores(point.mean.argmax(-1), labels, self.name)["score"]
         held_out, held_labels = splits.validation
         found.metrics["validation_nll"] = -predict(held_out).log_prob(held_labels).mean().item()
+        return found
+
+    def _of_knowing(self, predict: Predictor, splits: Splits) -> Evaluation:
+        train, dev = load_glue(self.name, "train"), load_glue(self.name, "dev")
+        inputs, labels = self._encoded(dev, "dev", _of_known_sources(train, dev, False))
+        found = figures_of_knowing(predict, splits, {"domain": inputs})
+        prediction = predict(inputs)
+        found.metrics.update({f"{name}_domain": value for name, value in figures(prediction.mean, labels).items()})
+        found.metrics["nll_domain"] = -prediction.log_prob(labels).mean().item()
         return found
 
     def _encoded(self, sentences: Sentences, split: str, chosen: Tensor) -> Examples:
@@ -132,6 +151,15 @@ class GlueTask(Task):
             f"{self.name}-{split}",
         )
         return inputs, torch.tensor(sentences.labels)[chosen]
+
+
+def _of_known_sources(train: Sentences, test: Sentences, known: bool) -> Tensor:
+    """The places of the test sentences whose source is one of the training sentences', or of the others."""
+    sources = set(train.sources or ())
+    places = [place for place, source in enumerate(test.sources or ()) if (source in sources) == known]
+    if not places:
+        raise DataError(f"{FILES['CoLA']['dev'].path} has no sentence of {'a known' if known else 'another'} source.")
+    return torch.tensor(places)
 
 
 def _of_classes(prediction: CategoricalPrediction, labels: Tensor, name: str) -> Evaluation:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesattn.experiments.models.vit import ViT
 from bayesattn.experiments.tasks.base import Evaluation, Examples, Predictor, Splits, Task
 from bayesattn.experiments.tasks.classification import auroc, figures
+from bayesattn.experiments.tasks.knowing import figures_of_knowing
 from bayesattn.experiments.tasks.portrait import Portrait, patches
 from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.weight_space.packing import packed_width
@@ -22,13 +23,16 @@ SHOWN = 5
 
 
 class ImageTask(Task):
-    """Ten classes, one channel. The AUROC of an out-of-distribution set is that of the predictive entropy."""
+    """Ten classes. The AUROC of an out-of-distribution set is that of the predictive entropy."""
 
     likelihood = "categorical"
     label_names = tuple(str(digit) for digit in range(CLASSES))
     image_size: int
     patch_size: int
+    channels = 1
     depth = 2
+    knowing = False
+    """Whether the figures are those of what a model knows of itself, with every score (`figures_of_knowing`)."""
 
     def __init__(self, hidden: int, feedforward: int, heads: int = 1):
         self.hidden = hidden
@@ -41,6 +45,7 @@ class ImageTask(Task):
             self.image_size,
             self.patch_size,
             CLASSES,
+            channels=self.channels,
             dim=self.hidden,
             depth=self.depth,
             heads=self.heads,
@@ -55,7 +60,7 @@ class ImageTask(Task):
         return narrow
 
     def portraits(self, inputs: Tensor) -> list[Portrait]:
-        return [patches(image[0], self.patch_size) for image in inputs]
+        return [patches(image.mean(0), self.patch_size) for image in inputs]
 
     def nll(self, model: nn.Module, batch: Examples) -> Tensor:
         images, labels = batch
@@ -63,6 +68,8 @@ class ImageTask(Task):
 
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
         images, labels = splits.test
+        if self.knowing:
+            return figures_of_knowing(predict, splits, self.out_of_distribution(images))
         inside = predict(images)
         assert isinstance(inside, CategoricalPrediction)
         found = {"log_likelihood": inside.log_prob(labels).mean().item()} | figures(inside.mean, labels)
