@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
 from torch import nn
 
@@ -26,6 +26,20 @@ def attach_posterior(layer: nn.Module, posterior: Posterior, *, num_heads: int, 
     layer.posterior = bound.train(layer.training)
 
 
+def active_part(part: Any) -> Any:
+    """What a layer was converted to; where PEFT has wrapped it (`modules_to_save`), the copy of the active adapter."""
+    copies: Any = part._modules.get("modules_to_save") if isinstance(part, nn.Module) else None
+    if copies is None:
+        return part
+    active = [] if part.disable_adapters else part.active_adapters
+    return next((copies[name] for name in active if name in copies), part.original_module)
+
+
+def posterior_of(layer: nn.Module) -> Posterior:
+    """The posterior that a converted layer draws from."""
+    return active_part(layer._modules["posterior"])
+
+
 def change_class(layer: nn.Module, mixin: type) -> None:
     """Put `mixin` before the layer's own class; the object, its parameters and its hooks stay."""
     layer.__class__ = _mixed(mixin, type(layer))
@@ -38,5 +52,16 @@ def restore_class(layer: nn.Module) -> None:
 
 @cache
 def _mixed(mixin: type, cls: type) -> type[nn.Module]:
-    made = type(f"Bayesian{cls.__name__}", (mixin, cls), {"__doc__": cls.__doc__})
+    attributes = {"__doc__": cls.__doc__, "__reduce_ex__": _reduce, "_made_of": (mixin, cls)}
+    made = type(f"Bayesian{cls.__name__}", (mixin, cls), attributes)
     return cast(type[nn.Module], made)
+
+
+def _reduce(layer: Any, protocol: Any) -> tuple[Any, ...]:
+    """How a layer is pickled, and copied: its class is in no module, but those that it was made of are."""
+    return _empty, layer._made_of, layer.__getstate__()
+
+
+def _empty(mixin: type, cls: type) -> nn.Module:
+    made = _mixed(mixin, cls)
+    return made.__new__(made)

@@ -8,6 +8,7 @@ from typing import Literal
 from torch import nn
 
 from bayesattn.convert.adapter import Adapter
+from bayesattn.convert.attach import active_part
 from bayesattn.convert.conversion import ADAPTERS, refusals
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
@@ -69,7 +70,7 @@ def summary(model: nn.Module) -> Summary:
     for name, module in model.named_modules():
         parts = [
             part
-            for part in (module._modules.get("posterior"), module._modules.get("nvib"))
+            for part in map(active_part, (module._modules.get("posterior"), module._modules.get("nvib")))
             if isinstance(part, (Posterior, NVIB))
         ]
         kind = type(module).__name__

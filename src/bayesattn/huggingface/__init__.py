@@ -7,7 +7,8 @@ except ModuleNotFoundError as error:
         "bayesattn.huggingface needs Hugging Face transformers: pip install 'bayesattn[hf]'."
     ) from error
 
+from bayesattn.huggingface.adapters import get_peft_model, load_adapter
 from bayesattn.huggingface.saving import from_pretrained
 from bayesattn.huggingface.trainer import BayesianTrainer
 
-__all__ = ["BayesianTrainer", "from_pretrained"]
+__all__ = ["BayesianTrainer", "from_pretrained", "get_peft_model", "load_adapter"]

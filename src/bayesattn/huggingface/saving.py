@@ -111,12 +111,13 @@ def _converting_class(cls: type[PreTrainedModel], layers: dict[str, Any]) -> Any
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         cls.__init__(self, *args, **kwargs)
-        _convert_as_saved(self, layers)
+        convert_as_saved(self, layers)
 
     return type(cls.__name__, (cls,), {"__init__": __init__, "__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
-def _convert_as_saved(model: PreTrainedModel, layers: dict[str, Any]) -> None:
+def convert_as_saved(model: PreTrainedModel, layers: dict[str, Any]) -> None:
+    """Convert a model as the `layers` of a config, or of an adapter, say."""
     present = {name for name, _ in model.named_modules()}
     names_by_posterior: dict[str, list[str]] = defaultdict(list)
     for name, described in layers.items():

@@ -22,6 +22,29 @@ def call(model: nn.Module, inputs: Any) -> Any:
     return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
 
 
+def tokenised(model: nn.Module, inputs: Any, tokenizer: Callable[..., Any] | None) -> Any:
+    """What a model takes of texts; inputs of another kind as they are."""
+    texts = [inputs] if isinstance(inputs, str) else inputs
+    are_texts = isinstance(texts, (list, tuple)) and bool(texts) and all(_is_text(text) for text in texts)
+    if tokenizer is None:
+        if are_texts:
+            raise TypeError("inputs are texts: pass tokenizer=, which makes tensors of them.")
+        return inputs
+    if not are_texts:
+        raise TypeError(
+            f"With tokenizer=, inputs must be a text, or a list of texts or of pairs of texts; got {inputs!r:.80}."
+        )
+    encoded = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    device = next((weight.device for weight in model.parameters()), None)
+    return {name: tensor.to(device) for name, tensor in encoded.items()}
+
+
+def _is_text(value: Any) -> bool:
+    """A text, or a pair of texts."""
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2 and all(isinstance(part, str) for part in value)
+    return isinstance(value, str) or is_pair
+
+
 def batch_size(inputs: Any) -> int:
     tensors = [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, Tensor)]
     sizes = {leaf.shape[0] for leaf in tensors if leaf.dim()}

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from bayesattn.prediction.calling import batch_size, call, default_output, map_batch
+from bayesattn.prediction.calling import batch_size, call, default_output, map_batch, tokenised
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.global_noise import noise_from
@@ -26,6 +26,7 @@ def predict(
     inputs: Any,
     samples: int = 32,
     *,
+    tokenizer: Callable[..., Any] | None = None,
     likelihood: Likelihood | None = None,
     output: Callable[[Any], Any] | None = None,
     dropout: bool = False,
@@ -42,8 +43,10 @@ def predict(
 
     Args:
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
-        inputs: a tensor, or a tuple, list or dict whose tensors have the batch first. Anything else is passed on as it is.
+        inputs: a tensor, or a tuple, list or dict whose tensors have the batch first. Anything else is passed on as it is. With a
+            `tokenizer`, a text or a list of texts, or of pairs of texts.
         samples: how many.
+        tokenizer: a Hugging Face tokenizer, which makes padded tensors of the texts; the model's device is found from its parameters.
         likelihood: what the model's output is. "categorical": logits, classes last; gives a `CategoricalPrediction`. "bernoulli":
             logits of labels that may hold together; gives a `BernoulliPrediction`. "gaussian": a pair (mean, standard deviation);
             gives a `GaussianPrediction`. "values": the values themselves; gives a `Prediction`. By default what the config of a
@@ -65,6 +68,7 @@ def predict(
     checks.whole("max_rows", max_rows)
     if likelihood is not None:
         checks.one_of("likelihood", likelihood, LIKELIHOODS)
+    inputs = tokenised(model, inputs, tokenizer)
     take = output or default_output
     collected = sampled_outputs(
         model,

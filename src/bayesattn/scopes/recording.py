@@ -138,13 +138,18 @@ def record() -> Iterator[Latents]:
         yield latents
 
 
+def is_recording() -> bool:
+    """Whether a `record()` block is open."""
+    return _recorder.get() is not None
+
+
 def kl_is_wanted() -> bool:
     """Whether a layer must compute its KL now.
 
     With gradients on it always must, recorder or not: gradient checkpointing runs a layer again, after the recorder
     was closed, and demands the same arithmetic as in the first run.
     """
-    return torch.is_grad_enabled() or _recorder.get() is not None
+    return torch.is_grad_enabled() or is_recording()
 
 
 def add_local(

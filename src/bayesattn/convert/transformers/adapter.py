@@ -12,10 +12,12 @@ from typing import Any
 from torch import nn
 
 from bayesattn.convert.adapter import Adapter, Role
-from bayesattn.convert.attach import attach_posterior, change_class, restore_class
+from bayesattn.convert.attach import active_part, attach_posterior, change_class, restore_class
 from bayesattn.convert.transformers import attention_function
 from bayesattn.convert.transformers.attention_function import Converted
+from bayesattn.convert.transformers.forgotten import ForgottenKL
 from bayesattn.convert.transformers.layer_sizes import sizes
+from bayesattn.convert.transformers.peft import PARTS, adopt_posteriors
 from bayesattn.convert.transformers.surroundings import ARGUMENTS, PassesOnInput, is_windowed
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
@@ -81,6 +83,7 @@ class HuggingFaceAdapter(Adapter):
             root.config.bayesattn = {"layers": described}
             for part in pretrained_models(root).values():
                 _pass_on_input(part)
+            _tell_of_forgotten_kl(root)
             if not any(is_converted(layer) for layer in root.modules()):
                 continue
             attention_function.register()
@@ -88,6 +91,8 @@ class HuggingFaceAdapter(Adapter):
                 part.__dict__.setdefault(attention_function.BEFORE, part.config._attn_implementation)
             for part in _configured(root):
                 part.config._attn_implementation_internal = attention_function.NAME
+
+        adopt_posteriors(model)
 
     def after_reversion(self, model: nn.Module) -> None:
         for root in _roots(model):
@@ -150,7 +155,7 @@ def uses_interface(cls: type[nn.Module]) -> bool:
 
 def _converted_to(layer: nn.Module) -> Posterior | NVIB | None:
     """What a layer was converted to, by this adapter or, such as a torch.nn.MultiheadAttention in the model, by another."""
-    parts = (layer._modules.get("posterior"), layer._modules.get("nvib"))
+    parts = (active_part(layer._modules.get(name)) for name in PARTS)
     return next((part for part in parts if isinstance(part, (Posterior, NVIB))), None)
 
 
@@ -190,6 +195,10 @@ def _pass_on_input(part: Any) -> None:
             part.register_forward_pre_hook(hook.before, with_kwargs=True),
             part.register_forward_hook(hook.after, always_call=True),
         ]
+
+
+def _tell_of_forgotten_kl(root: Any) -> None:
+    root.__dict__.setdefault(_HOOKS, []).append(root.register_forward_pre_hook(ForgottenKL()))
 
 
 def _asks_for_input(layer: nn.Module) -> bool:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
+from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.convert.transformers.surroundings import (
     Passage,
@@ -133,7 +134,7 @@ def attention(
         query,
         key,
         value,
-        module.posterior,  # pyright: ignore[reportArgumentType]
+        posterior_of(module),
         mask,
         is_causal,
         scaling,

@@ -9,7 +9,7 @@ from torch import nn
 
 from bayesattn.convert.accounting import does_attention
 from bayesattn.convert.adapter import Adapter, Role
-from bayesattn.convert.attach import attach_posterior, change_class, restore_class
+from bayesattn.convert.attach import attach_posterior, change_class, posterior_of, restore_class
 from bayesattn.convert.transformers.adapter import is_converted, pretrained_models, role, uses_interface
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.redirection import Redirection
@@ -76,10 +76,11 @@ class Redirected(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         outer = examples.value
         examples.value = examples_of_model() if is_windowed(self) else None
-        heads = self.posterior.num_heads
+        posterior = posterior_of(self)
+        heads = posterior.num_heads
         assert heads is not None, "convert has bound it"
         try:
-            with Redirection(self, self.posterior, heads, passage_of(self, args, kwargs)) as redirection:
+            with Redirection(self, posterior, heads, passage_of(self, args, kwargs)) as redirection:
                 output = super().forward(*args, **kwargs)
         finally:
             examples.value = outer

@@ -1,0 +1,46 @@
+"""A converted model that the plain `transformers.Trainer` trains: its KL is in nobody's loss, and somebody should say so."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import torch
+from torch import nn
+
+from bayesattn.posteriors import Posterior, Softmax
+from bayesattn.scopes.recording import is_recording
+
+
+class ForgottenKL:
+    """A hook before a model's forward: says once that no KL is in the loss, if transformers' Trainer trains the model."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def __call__(self, model: nn.Module, args: object) -> None:
+        if torch.compiler.is_compiling() or self.said or not model.training or not torch.is_grad_enabled():
+            return
+        if is_recording() or not _is_in_trainer() or not _has_kl(model):
+            return
+        self.said = True
+        warnings.warn(
+            f"{type(model).__name__} is Bayesian, and transformers.Trainer trains it: the KL of its posteriors is not in the loss. "
+            "Use bayesattn.huggingface.BayesianTrainer, whose loss is the ELBO; or go on, if the likelihood alone is what you want.",
+            stacklevel=2,
+        )
+
+
+def _is_in_trainer() -> bool:
+    """Whether the Trainer's `training_step` is on the stack."""
+    trainer = sys.modules.get("transformers.trainer")
+    frame = None if trainer is None else sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name == "training_step" and frame.f_globals.get("__name__") == "transformers.trainer":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _has_kl(model: nn.Module) -> bool:
+    return any(isinstance(module, Posterior) and not isinstance(module, Softmax) for module in model.modules())
