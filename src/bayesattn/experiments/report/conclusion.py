@@ -1,4 +1,4 @@
-"""What the figures of several runs come to, in one sentence."""
+"""What the figures of several runs come to, in a sentence or two."""
 
 from __future__ import annotations
 
@@ -34,16 +34,8 @@ def conclusion(results: Mapping[str, Mapping[str, Any]]) -> str:
         return ""
     plain, cost, found = reference(results), costs(results), []
     seeds = {result.get("config", {}).get("seed") for result in results.values()}
-    likelihoods = {
-        name: result["metrics"]["log_likelihood"]
-        for name, result in results.items()
-        if "log_likelihood" in result["metrics"]
-    }
-    aurocs = {
-        name: statistics.fmean(values)
-        for name, result in results.items()
-        if (values := [value for metric, value in result["metrics"].items() if metric.startswith("auroc")])
-    }
+    likelihoods = {name: value for name, result in results.items() if (value := _likelihood(result)) is not None}
+    aurocs = {name: statistics.fmean(values) for name, result in results.items() if (values := _aurocs(result))}
 
     def said(what: str, figures: dict[str, float], words: str) -> None:
         if plain not in figures or len(figures) < 2:
@@ -62,3 +54,14 @@ def conclusion(results: Mapping[str, Mapping[str, Any]]) -> str:
     else:
         sentence = " and ".join(f"{best} has {words}" for best, words in found) + "."
     return sentence + (" One seed: small differences are chance." if len(seeds) == 1 else "")
+
+
+def _likelihood(result: Mapping[str, Any]) -> float | None:
+    figures = result["metrics"]
+    return figures.get("log_likelihood", -figures["nll"] if "nll" in figures else None)
+
+
+def _aurocs(result: Mapping[str, Any]) -> list[float]:
+    """By the predictive entropy, where there are several scores."""
+    found = {name: value for name, value in result["metrics"].items() if name.startswith("auroc")}
+    return [value for name, value in found.items() if name.endswith("_entropy")] or list(found.values())

@@ -25,6 +25,7 @@ EXPLORED = 2
 """Examples in the explorer from either end of certainty, and as many from the middle."""
 DRAWS = 12
 """Sampled passes in the explorer."""
+HIDDEN_SCORES = ("_confidence", "_mutual_information", "_variance", "_energy", "_max_logit", "_relative_distance")
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,13 @@ class _Looked:
         return (each * counted).sum(1) / counted.sum(1).clamp_min(1)
 
 
-def runs_page(paths: Sequence[Path]) -> Page:
-    """One page for runs of one task."""
+def runs_page(paths: Sequence[Path], names: Sequence[str] | None = None) -> Page:
+    """One page for runs of one task; `names` of the runs, if the methods' do not tell them apart."""
     loaded = {path: load_run(path) for path in paths}
     tasks = sorted({run.config.task for run in loaded.values()})
     if len(tasks) > 1:
         raise ValueError(f"One report is about one task; these runs are of {', '.join(tasks)}.")
-    names = _names(list(loaded.values()))
+    names = names or _names(list(loaded.values()))
     histories = {name: RunFolder(path).history() for name, path in zip(names, loaded, strict=True)}
     looked = [_looked(name, run) for name, run in zip(names, loaded.values(), strict=True)]
     parts = [_figures(looked), sections.training(histories)]
@@ -102,7 +103,8 @@ def _looked(name: str, run: LoadedRun) -> _Looked:
 
 
 def _figures(looked: Sequence[_Looked]) -> Section:
-    metrics = list(dict.fromkeys(name for each in looked for name in each.run.result["metrics"]))
+    everything = dict.fromkeys(name for each in looked for name in each.run.result["metrics"])
+    metrics = [name for name in everything if not _is_detail(name)]
     results = {each.name: each.run.result for each in looked}
     cost = costs(results)
     rows = [
@@ -121,6 +123,11 @@ def _figures(looked: Sequence[_Looked]) -> Section:
         f"ratio to that of {reference(results)}.",
         colours=True,
     )
+
+
+def _is_detail(metric: str) -> bool:
+    """Whether a table of a task's figures is better without it: of the scores of what is outside, two are shown."""
+    return metric.startswith("accepted_") or metric.endswith(HIDDEN_SCORES)
 
 
 def _number(value: float | None) -> str:
