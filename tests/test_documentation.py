@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,3 +63,14 @@ def test_every_page_is_found() -> None:
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme
     assert "make test" in readme
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_runs_from_top_to_bottom_and_prints_what_it_shows(notebook: Path, unchecked: None) -> None:
+    namespace: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile("".join(cell["source"]), str(notebook), "exec"), namespace)
+            assert out.getvalue() == "".join(line for shown in cell["outputs"] for line in shown["text"])
