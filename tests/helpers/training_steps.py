@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 import bayesattn as ba
 
@@ -59,5 +60,6 @@ def gradients(model: nn.Module) -> dict[str, Tensor]:
     found = {}
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
-        found[name.replace("_orig_mod.", "").removeprefix("module.")] = parameter.grad.clone()
+        whole = parameter.grad.full_tensor() if isinstance(parameter.grad, DTensor) else parameter.grad.clone()
+        found[name.replace("_orig_mod.", "").removeprefix("module.")] = whole
     return found

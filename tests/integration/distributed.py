@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests, as pytest has it
 from helpers.training_steps import POSTERIORS, build, data, gradients, step
 
 
-def main(rank: int, store: str) -> None:
+def sharded(model: nn.Module) -> nn.Module:
+    """FSDP2: each process keeps a half of every parameter, the posteriors' too."""
+    mesh = init_device_mesh("cpu", (2,))
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer):
+            fully_shard(module, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    assert all(isinstance(parameter, DTensor) for parameter in model.parameters())
+    return model
+
+
+WAYS: dict[str, Callable[[nn.Module], nn.Module]] = {"replicated": DistributedDataParallel, "sharded": sharded}
+
+
+def main(rank: int, store: str, way: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     x, padding = data()
     half = slice(2 * rank, 2 * rank + 2)
     for name, posterior in POSTERIORS.items():
-        model = DistributedDataParallel(build(posterior))
+        model = WAYS[way](build(posterior))
         step(model, x[half], padding[half], seed=rank)
         together = gradients(model)
         apart = []
@@ -35,4 +54,4 @@ def main(rank: int, store: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -6,14 +6,17 @@ import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from helpers.processes import started
 
 
-def test_two_processes_agree_with_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["replicated", pytest.param("sharded", marks=pytest.mark.slow)])
+def test_two_processes_agree_with_one(tmp_path: Path, way: str) -> None:
     script = Path(__file__).parent / "distributed.py"
     with ExitStack() as stack:
         workers = [
-            stack.enter_context(started([script, str(rank), tmp_path / "store"], stderr=subprocess.PIPE))
+            stack.enter_context(started([script, str(rank), tmp_path / "store", way], stderr=subprocess.PIPE))
             for rank in range(2)
         ]
         errors = [worker.communicate(timeout=120)[1] for worker in workers]
