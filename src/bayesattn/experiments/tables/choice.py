@@ -19,7 +19,7 @@ NEEDS = {
     "abstention": ("aurc", "AURC"),
 }
 """Need → the figure that it is judged by (lower is better), and its name. Detection is a matter of scores and has a table of its own."""
-AFTERWARDS = ("laplace-head",)
+AFTERWARDS = ("laplace-head", "noise-after")
 """Rows that a trained model can still get."""
 SITUATIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "a trained model": ((*TEXTS, *IMAGES), "afterwards"),
@@ -86,14 +86,15 @@ def _ratio(runs: list[dict[str, Any]], plain: list[dict[str, Any]], name: str) -
 
 
 def _gain(runs: list[dict[str, Any]], plain: list[dict[str, Any]], name: str) -> Gain | None:
-    mine, theirs = ({run["config"]["seed"]: figure(run, name) for run in each} for each in (runs, plain))
+    before = {run["config"]["seed"]: figure(run, name) for run in plain}
+    after = {run["config"]["seed"]: figure(run, name) for run in runs}
     pairs = [
-        (value, theirs[seed]) for seed, value in mine.items() if theirs.get(seed) is not None and value is not None
+        (value, usual) for seed, value in after.items() if value is not None and (usual := before.get(seed)) is not None
     ]
     if len(pairs) < 2:
         return None
-    usual = statistics.fmean([before for _, before in pairs])
-    gains = [100.0 * (before - value) / usual for value, before in pairs]
+    mean = statistics.fmean([usual for _, usual in pairs])
+    gains = [100.0 * (usual - value) / mean for value, usual in pairs]
     return Gain(statistics.fmean(gains), statistics.stdev(gains) / math.sqrt(len(gains)))
 
 
