@@ -109,7 +109,7 @@ class LatentAlignment(Method):
                 f"bound_samples={options.bound_samples} is for methods of attention weights such as bam-wc: an objective of latent "
                 "alignment has its own samples."
             )
-        self.options = options
+        self.options: Any = options
         self.make = make
         make(options)  # what is wrong with the options is said here, not when the data has been read
 
