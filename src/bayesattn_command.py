@@ -27,6 +27,9 @@ COMMANDS = {
     "fidelity": Command(
         "fidelity", "FidelityCommand", "write_fidelity", "Write how far each table and figure has been run."
     ),
+    "which": Command(
+        "which", "WhichCommand", "write_which", "Write which method to use, from the results of table keep."
+    ),
     "report": Command("report", "ReportCommand", "write_report", "A report: one HTML file to open in a browser."),
     "align": Command("align", "AlignCommand", "draw_alignment", "Draw where a translation model looks."),
     "interpolate": Command(

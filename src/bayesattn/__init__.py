@@ -2,7 +2,7 @@
 
 from bayesattn import alignment, kernels, metrics, nn, nvib, posteriors, schedules, weight_space
 from bayesattn.attention import attend, attend_scores
-from bayesattn.convert import convert, revert, summary, supported
+from bayesattn.convert import NoiseFit, convert, fit_noise, revert, summary, supported
 from bayesattn.generation import Generation, generate
 from bayesattn.inspection import AttentionWeights, attention_weights
 from bayesattn.objective import Elbo, elbo
@@ -44,6 +44,7 @@ __all__ = [
     "Latents",
     "LogNormal",
     "LogNormalPrior",
+    "NoiseFit",
     "Posterior",
     "Prediction",
     "Softmax",
@@ -55,6 +56,7 @@ __all__ = [
     "calibrate",
     "convert",
     "elbo",
+    "fit_noise",
     "from_config",
     "generate",
     "kernels",

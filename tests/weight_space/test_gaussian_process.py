@@ -73,3 +73,27 @@ def test_the_trunk_runs_once_for_all_samples() -> None:
     model[0].register_forward_hook(lambda module, inputs, output: runs.append(len(inputs[0])))
     assert ba.predict(model, x, samples=16, generator=torch.Generator().manual_seed(0)).variance.min() > 0
     assert runs == [20]
+    runs.clear()
+    ba.predict(model, x, samples=16, max_rows=15)  # not 16 times, however few rows a pass may have
+    assert runs == [15, 5]
+
+
+def test_where_vmap_fails_samples_are_folded_one_by_one() -> None:
+    class Counts(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            runs.append(len(input))
+            if torch._C._functorch.maybe_current_level() is not None:
+                raise RuntimeError("not under vmap")
+            return super().forward(input)
+
+    runs: list[int] = []
+    model = nn.Sequential(Counts(3, 8), nn.Linear(8, 2))
+    ba.weight_space.gp_head(model, random=32)
+    x = torch.randn(6, 3)
+    ba.weight_space.fit_gp_head(model, (x, torch.zeros(6).long()))
+    for _ in range(2):
+        runs.clear()
+        samples = ba.predict(model, x, samples=4, max_rows=12).samples
+        assert samples.shape == (4, 6, 2)
+        assert samples.var(0).min() > 0
+        assert max(runs) <= 12

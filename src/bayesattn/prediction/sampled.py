@@ -15,7 +15,7 @@ from bayesattn.prediction.calling import batch_size, call, default_output, map_b
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.global_noise import noise_from
-from bayesattn.scopes.modes import DrawsOnce, RunsTogether, one_draw, sampling
+from bayesattn.scopes.modes import DrawsOnce, DrawsOutputs, RunsTogether, one_draw, sampling
 from bayesattn.support import checks
 from bayesattn.support.replica import altered, in_eval_mode
 from bayesattn.support.vectorised import without_loops
@@ -108,7 +108,7 @@ def sampled_outputs(
     running = _predicting(model, dropout)
     dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
     with torch.no_grad(), noise, dropping:
-        sampler = _Sampler(model, running, take, generator)
+        sampler = _Sampler(model, running, take, generator, not dropout and _only_outputs_are_drawn(model))
         while True:
             try:
                 chunks = in_parts(sampler, inputs, batch, samples, rows)
@@ -142,7 +142,7 @@ def _run_in_chunks(sampler: _Sampler, inputs: Any, batch: int, samples: int, row
     for start in range(0, max(batch, 1), rows):  # one part of nothing where there is nothing
         part = map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
         size = min(rows, batch - start)
-        at_once = min(samples, max(1, rows // max(size, 1)))
+        at_once = samples if sampler.shares_all else min(samples, max(1, rows // max(size, 1)))
         chunks = [sampler.draw(part, size, min(at_once, samples - drawn)) for drawn in range(0, samples, at_once)]
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
 
@@ -197,11 +197,18 @@ class _Sampler:
         running: nn.Module,
         take: Callable[[Any], tuple[Tensor, ...]],
         generator: torch.Generator | None,
+        only_outputs: bool,
     ):
         self.model = model
         self.running = running
         self.take = take
         self.generator = generator
+        self.only_outputs = only_outputs
+
+    @property
+    def shares_all(self) -> bool:
+        """Whether samples cost nothing but their draws of the outputs."""
+        return self.only_outputs and _vmap_works.get(self.model, True)
 
     def run(self, inputs: Any) -> tuple[Tensor, ...]:
         return self.run_with(self.running, inputs)
@@ -221,7 +228,11 @@ class _Sampler:
                 # folding meets again and raises
                 if self.generator is not None and noise is not None:
                     self.generator.set_state(noise)  # the same prediction as when folding is known to be needed
-            drawn = self._folded(inputs, size, samples)
+            if self.only_outputs:  # so many of them were for vmap alone
+                parts = [self._folded(inputs, size, 1) for _ in range(samples)]
+                drawn = [torch.cat(tensors) for tensors in zip(*parts, strict=True)]
+            else:
+                drawn = self._folded(inputs, size, samples)
             _vmap_works[self.model] = False
             return drawn
         return self._folded(inputs, size, samples)
@@ -267,6 +278,14 @@ def _unfold(tensor: Tensor, copies: int, size: int) -> Tensor:
             "predict needs the batch first in inputs and output."
         )
     return tensor.unflatten(0, (copies, size))
+
+
+def _only_outputs_are_drawn(model: nn.Module) -> bool:
+    """Whether a head that draws the outputs is all that is random; posteriors of attention are known by what they can do."""
+    parts = list(model.modules())
+    return any(isinstance(part, DrawsOutputs) for part in parts) and not any(
+        hasattr(part, "log_sample") for part in parts
+    )
 
 
 def _drops_out(module: nn.Module) -> bool:

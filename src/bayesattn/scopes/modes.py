@@ -27,6 +27,10 @@ class DrawsOnce:
     """
 
 
+class DrawsOutputs:
+    """Marks a head that draws a network's outputs: samples share all that comes before it, so `predict` draws them all in one pass."""
+
+
 class RunsTogether(DrawsOnce):
     """Marks a model that is one of several networks, sample by sample, and may have a way to run them in one pass."""
 

@@ -19,7 +19,7 @@ from bayesattn.weight_space.selection import Where
 Model = TypeVar("Model", bound=nn.Module)
 
 
-class GaussianProcessHead(nn.Module):
+class GaussianProcessHead(modes.DrawsOutputs, nn.Module):
     """Logits β^T φ(h) with random features φ of the normalised input that stay as they were drawn; β is trained.
 
     After `fit_gp_head`, `variance` is known, and inside `sampling()` in eval mode the logits of each row are drawn.

@@ -43,7 +43,7 @@ class KroneckerPosterior(LaplacePosterior):
         return (vectors / (self.eigenvalues() + self.prior_precision)) @ vectors.T
 
 
-class LaplaceHead(nn.Linear):
+class LaplaceHead(modes.DrawsOutputs, nn.Linear):
     """A linear layer whose logits, inside `sampling()` in eval mode, are drawn: N(W φ, J Σ J^T) for each row.
 
     `laplace_head` fits it; all that was fitted is in the state dict. Without a posterior it has no noise; the state of a plain linear

@@ -18,7 +18,7 @@ from bayesattn.weight_space.selection import Where
 Model = TypeVar("Model", bound=nn.Module)
 
 
-class VariationalHead(nn.Module):
+class VariationalHead(modes.DrawsOutputs, nn.Module):
     """Logits W φ + b with W ~ N(weight, exp(2 log_scale)), each weight for itself, and a prior N(0, prior_scale²).
 
     In training it gives the mean logits and records what the bound adds to their cross-entropy: for each example

@@ -199,3 +199,29 @@ def test_a_detached_kl_is_reported_and_trains_nothing() -> None:
     torch.testing.assert_close(none.loss, detached.nll)
     _, without = _gradients("bam-wc", kl_weight=0.0)
     torch.testing.assert_close(without.embedding.weight.grad, untrained.embedding.weight.grad)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "per_token", "per_query"])
+def test_the_bound_of_several_draws_averages_likelihoods_and_counts_the_kl_once(reduction: str) -> None:
+    task = TASKS.create("digits")
+    batch = tuple(tensor[:5] for tensor in task.load().train)
+    one, four = (
+        METHODS.create(
+            "bam-wf", dataclasses.replace(METHODS.entry("bam-wf").options, bound_samples=count, kl_reduction=reduction)
+        )
+        for count in (1, 4)
+    )
+    model = four.build(task)
+    torch.manual_seed(0)
+    each = torch.stack([task.nll(model, batch) for _ in range(4)])
+    torch.manual_seed(0)
+    with ba.record() as latents:
+        nll = four.nll(task, model, batch)
+    torch.testing.assert_close(nll, -(-each).exp().mean(0).log())
+    with ba.record() as of_one:
+        one.nll(task, model, batch)
+    found, usual = (
+        method.objective(nll, terms, Progress(1, 1), 100) for method, terms in ((four, latents), (one, of_one))
+    )
+    # BAM's KL depends on the scores alone, which later layers' draws change a little
+    torch.testing.assert_close(found.loss - found.nll, usual.loss - usual.nll, rtol=0.02, atol=1e-4)

@@ -255,3 +255,13 @@ def test_an_ensemble_goes_on_from_a_smaller_one(tmp_path: Path) -> None:
     assert beside["metrics"] == alone["metrics"]
     assert smaller["metrics"] != alone["metrics"]
     assert beside["train_seconds"] > smaller["train_seconds"]
+
+
+def test_a_fused_step_is_the_same_up_to_rounding(tmp_path: Path) -> None:
+    plain, fused = (
+        run(configure("toy-m1", "mle", training={"epochs": 2, **options}, task_options=SMALL), tmp_path)
+        for options in ({}, {"fused": True})
+    )
+    assert plain["config"] != fused["config"]
+    for name, value in plain["metrics"].items():
+        assert fused["metrics"][name] == pytest.approx(value, rel=1e-3)

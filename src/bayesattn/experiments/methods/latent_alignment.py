@@ -104,7 +104,12 @@ class LatentAlignment(Method):
     """A task's model with one objective, which is what it is trained by and how it predicts."""
 
     def __init__(self, options: Any, make: Callable[[Any], Objective]):
-        self.options = options
+        if isinstance(options, KLOptions) and options.bound_samples != 1:
+            raise ValueError(
+                f"bound_samples={options.bound_samples} is for methods of attention weights such as bam-wc: an objective of latent "
+                "alignment has its own samples."
+            )
+        self.options: Any = options
         self.make = make
         make(options)  # what is wrong with the options is said here, not when the data has been read
 

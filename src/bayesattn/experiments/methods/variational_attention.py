@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 import bayesattn as ba
 from bayesattn.experiments.methods.base import Method, Progress
 from bayesattn.experiments.methods.registered import METHODS
 from bayesattn.experiments.registry import added_later
-from bayesattn.experiments.tasks.base import Task
+from bayesattn.experiments.tasks.base import Examples, Task
 from bayesattn.numerics.positive import THESIS_START
 from bayesattn.objective import Elbo, KLReduction, elbo
 from bayesattn.posteriors import Posterior
@@ -42,9 +44,13 @@ class KLOptions:
     kl_rho: float = added_later(0.0)
     """BAM's annealing rate ρ: the factor is multiplied by λ = sigmoid(ρ · t) after t minibatches (algorithm 1: "λ = sigmoid(t * ρ)",
     "t ← t + 1" with each random minibatch). 0: none."""
+    bound_samples: int = added_later(1)
+    """Draws of the weights whose likelihoods are averaged before the logarithm, as a prediction averages them (the m-sample bound of
+    Morningstar et al. 2022), at the price of as many passes. 1: the ELBO."""
 
     def __post_init__(self) -> None:
         checks.finite("kl_weight", self.kl_weight)
+        checks.whole("bound_samples", self.bound_samples)
         for name in ("kl_sigmoid", "kl_rho"):
             if (value := getattr(self, name)) and checks.finite(name, value) < 0:
                 raise ValueError(
@@ -60,6 +66,8 @@ class KLOptions:
             anneal *= sigmoid(self.kl_sigmoid / progress.steps)(progress.step)
         if self.kl_rho:
             anneal *= sigmoid(self.kl_rho)(progress.step)
+        if self.kl_reduction in ("sum", "per_token"):  # the others average over all that was recorded
+            anneal /= self.bound_samples
         found = elbo(nll, latents, kl_weight=self.kl_weight * anneal, kl_reduction=self.kl_reduction)
         if self.kl_gradient and found.kl_weight:
             return found
@@ -83,6 +91,13 @@ class AttentionMethod(Method):
 
     def build(self, task: Task) -> nn.Module:
         return task.build_with(self.posterior(task), self.dropout)
+
+    def nll(self, task: Task, model: nn.Module, batch: Examples) -> Tensor:
+        """Of the mean of the draws' likelihoods."""
+        if self.kl.bound_samples == 1:
+            return task.nll(model, batch)
+        draws = torch.stack([task.nll(model, batch) for _ in range(self.kl.bound_samples)])
+        return math.log(len(draws)) - (-draws).logsumexp(0)
 
     def objective(self, nll: Tensor, latents: Latents, progress: Progress, dataset_size: int) -> Elbo:
         return self.kl.elbo(nll, latents, progress)

@@ -110,7 +110,10 @@ class Trainer:
     def _fit_member(self, member: int, train: Examples, validation: Examples, state: dict[str, Any]) -> nn.Module:
         base = self._fresh(member)
         optimiser = torch.optim.Adam(
-            base.parameters(), lr=self.training.learning_rate, weight_decay=self.training.weight_decay
+            base.parameters(),
+            lr=self.training.learning_rate,
+            weight_decay=self.training.weight_decay,
+            fused=self.training.fused or None,
         )
         stopping = None
         if self.training.patience is not None:

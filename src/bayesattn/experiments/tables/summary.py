@@ -95,6 +95,13 @@ def summarise(table: Table, results: TableResults) -> list[Part]:
     return parts
 
 
+def runs_of_rows(table: Table, dataset: Dataset, results: TableResults) -> dict[str, list[dict[str, Any]]]:
+    """Row → its runs of one data set, one for each seed; rows without any are left out."""
+    shared = Counter(table.variant(row).method for row in table.methods)
+    found = {row: _runs(table, dataset, row, results, shared) for row in table.methods}
+    return {row: runs for row, runs in found.items() if runs}
+
+
 def _said(mark: Mark, runs: list[dict[str, Any]]) -> str:
     """A mark, and whether it was reached by the mean over seeds."""
     values = [value for value in (figure(run, mark.figure) for run in runs) if value is not None]

@@ -62,6 +62,8 @@ class Training:
     """Of matrix products in training; losses, KLs, noise, parameters, validation and evaluation are in float32."""
     by_length: bool = added_later(False)
     """Make batches of texts of similar length, so that little is padding; tasks of translation and of GLUE always do."""
+    fused: bool = added_later(False)
+    """Take Adam's step in one kernel: the same up to rounding, and on a processor several times faster for large models."""
 
     def __post_init__(self) -> None:
         checks.whole("epochs", self.epochs)
