@@ -332,6 +332,7 @@ def try_out(small: SmallModel, columns: list[str], queue: Any) -> None:
 def run(names: list[str], with_compile: bool, again: bool) -> None:
     kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"architectures": {}}
     columns = [name for name in COLUMNS if with_compile or name != "compile"]
+    commit = _git("rev-parse", "--short", "HEAD")  # of the code that is imported now
     context = multiprocessing.get_context("fork")  # what is imported already serves all
     for small in all_models():
         before = kept["architectures"].get(small.name, {}).get("columns", {})
@@ -360,7 +361,7 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
                 entry["columns"][name] = f"fails: it ended, or took more than {SECONDS} s"
         kept["architectures"][small.name] = entry
         kept.update(
-            commit=_git("rev-parse", "--short", "HEAD"),
+            commit=commit,
             transformers=transformers.__version__,
             torch=torch.__version__,
             machine=f"{platform.machine()}, one thread",
