@@ -332,16 +332,18 @@ def try_out(small: SmallModel, columns: list[str], queue: Any) -> None:
 def run(names: list[str], with_compile: bool, again: bool) -> None:
     kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"architectures": {}}
     columns = [name for name in COLUMNS if with_compile or name != "compile"]
+    commit = _git("rev-parse", "--short", "HEAD")  # of the code that is imported now
     context = multiprocessing.get_context("fork")  # what is imported already serves all
     for small in all_models():
-        before = {} if again else kept["architectures"].get(small.name, {}).get("columns", {})
-        waiting = [name for name in columns if name not in before]
+        before = kept["architectures"].get(small.name, {}).get("columns", {})
+        waiting = [name for name in columns if again or name not in before]
         if (names and small.name not in names) or not waiting:
             continue
         queue: Any = context.Queue()
         process = context.Process(target=try_out, args=(small, waiting, queue))
         process.start()
         entry: dict[str, Any] = {"kind": small.kind, "class": "", "columns": dict(before)}
+        answered: set[str] = set()
         for _ in range(len(waiting) + 1):
             try:
                 name, words = queue.get(timeout=SECONDS)
@@ -351,13 +353,15 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
                 entry["class"] = words
             else:
                 entry["columns"][name] = words
+                answered.add(name)
         process.terminate()
         process.join()
         for name in waiting:
-            entry["columns"].setdefault(name, f"fails: it ended, or took more than {SECONDS} s")
+            if name not in answered:
+                entry["columns"][name] = f"fails: it ended, or took more than {SECONDS} s"
         kept["architectures"][small.name] = entry
         kept.update(
-            commit=_git("rev-parse", "--short", "HEAD"),
+            commit=commit,
             transformers=transformers.__version__,
             torch=torch.__version__,
             machine=f"{platform.machine()}, one thread",

@@ -1,6 +1,6 @@
 """bayesattn: attention weights that are random variables, a KL that trains them, predictions that know when they do not know."""
 
-from bayesattn import alignment, kernels, metrics, nn, nvib, posteriors, schedules, weight_space
+from bayesattn import alignment, kernels, metrics, nn, nvib, posteriors, schedules, testing, weight_space
 from bayesattn.attention import attend, attend_scores
 from bayesattn.convert import NoiseFit, convert, fit_noise, revert, summary, supported
 from bayesattn.generation import Generation, generate
@@ -73,5 +73,6 @@ __all__ = [
     "schedules",
     "summary",
     "supported",
+    "testing",
     "weight_space",
 ]

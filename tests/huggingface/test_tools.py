@@ -200,20 +200,18 @@ def test_accelerate_trains_as_a_plain_loop_does() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_lightning_trains_as_a_plain_loop_does(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning.pytorch", reason="needs lightning: pip install lightning")
 
     class Classifier(lightning.LightningModule):
         def __init__(self) -> None:
             super().__init__()
-            self.model = classifier()
+            self.model = classifier().train()
 
         def on_train_start(self) -> None:
             torch.manual_seed(2)
 
         def training_step(self, batch: dict[str, Tensor], index: int) -> Tensor:
-            self.model.train()
             return loss_of(self.model, batch)
 
         def configure_optimizers(self) -> Any:

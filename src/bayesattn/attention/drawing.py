@@ -38,7 +38,8 @@ def draw_weights(
     """
     with torch.autocast(scores.device.type, enabled=False):
         watched, drawn = modes.is_watched(), modes.draws_now(posterior)
-        log_weights = posterior.log_sample(scores, rows, noise) if drawn else posterior.log_mean(scores)
+        given = {"keys": keys} if posterior.samples_from_keys else {}
+        log_weights = posterior.log_sample(scores, rows, noise, **given) if drawn else posterior.log_mean(scores)
         weights = rows.softmax(log_weights)
         if watched:
             prior = rows.softmax(posterior.log_prior(scores, keys, rows).expand_as(scores))

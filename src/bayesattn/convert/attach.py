@@ -31,7 +31,7 @@ def active_part(part: Any) -> Any:
     copies: Any = part._modules.get("modules_to_save") if isinstance(part, nn.Module) else None
     if copies is None:
         return part
-    active = [] if part.disable_adapters else part.active_adapters
+    active: Any = () if part.disable_adapters else part.active_adapters
     return next((copies[name] for name in active if name in copies), part.original_module)
 
 

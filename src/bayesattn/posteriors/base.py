@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
@@ -29,6 +30,8 @@ class Posterior(Configurable, nn.Module, ABC):
     and inherits `log_mean(scores) → scores`, the point estimate of the papers, E[S] ∝ exp(scores).
     Scores come in float32 or better, finite, with additive masks already added and 0 at masked places; `rows` has the sums.
 
+    A `log_sample(scores, rows, generator, keys)` is given the keys too, by that name.
+
     Two more things may be said, both for speed alone. `counter_noise = True` if `log_sample` passes its `generator` on to
     `counter_noise.log_exponential` or `counter_noise.standard_normal` and draws in no other way: `attend` may then give it a
     `CounterNoise` in place of a torch.Generator. And `fused_form`, for the kernels: without it, a posterior runs on
@@ -39,6 +42,12 @@ class Posterior(Configurable, nn.Module, ABC):
     """
 
     counter_noise: ClassVar[bool] = False
+    samples_from_keys: ClassVar[bool] = False
+    """Whether `log_sample` has an argument `keys`."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.samples_from_keys = "keys" in inspect.signature(cls.log_sample).parameters
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,6 +17,7 @@ from bayesattn.convert.transformers import attention_function
 from bayesattn.convert.transformers.attention_function import Converted
 from bayesattn.convert.transformers.forgotten import ForgottenKL
 from bayesattn.convert.transformers.layer_sizes import sizes
+from bayesattn.convert.transformers.packing import is_packed
 from bayesattn.convert.transformers.peft import PARTS, adopt_posteriors
 from bayesattn.convert.transformers.surroundings import ARGUMENTS, PassesOnInput, is_windowed
 from bayesattn.nvib import NVIB
@@ -202,7 +203,8 @@ def _tell_of_forgotten_kl(root: Any) -> None:
 
 
 def _asks_for_input(layer: nn.Module) -> bool:
-    return _converted_to(layer) is not None and (not is_converted(layer) or is_windowed(layer))
+    in_parts = is_windowed(layer) or is_packed(layer)
+    return _converted_to(layer) is not None and (not is_converted(layer) or in_parts)
 
 
 def _remove_hooks(part: nn.Module) -> None:

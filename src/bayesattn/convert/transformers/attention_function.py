@@ -18,6 +18,7 @@ from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
 from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
+from bayesattn.convert.transformers.packing import add_to_examples, is_packed
 from bayesattn.convert.transformers.surroundings import (
     Passage,
     examples_of_model,
@@ -27,7 +28,7 @@ from bayesattn.convert.transformers.surroundings import (
     with_low_values_blocked,
 )
 from bayesattn.nvib.projected import ReadsLatent
-from bayesattn.scopes.recording import examples, kl_is_wanted
+from bayesattn.scopes.recording import examples, kl_is_wanted, record
 from bayesattn.scopes.variable import PerThread
 
 NAME = "bayesattn"
@@ -69,7 +70,12 @@ class Converted(nn.Module):
         _passage.value = passage
         examples.value = examples_of_model() if is_windowed(self) else None
         try:
-            output = super().forward(*args, **kwargs)
+            if is_packed(self) and kl_is_wanted():
+                with record() as parts:
+                    output = super().forward(*args, **kwargs)
+                add_to_examples(parts, passage)
+            else:
+                output = super().forward(*args, **kwargs)
         finally:
             _passage.value, examples.value = outer, outer_examples
         if not passage.reached:

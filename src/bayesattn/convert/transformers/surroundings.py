@@ -40,8 +40,19 @@ def passage_of(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 class Input:
     """What a model was given, while it runs; known to the layers in it."""
 
-    def __init__(self, hook: PassesOnInput, padding: Tensor | None, batch: int | None, outer: Input | None) -> None:
+    def __init__(
+        self,
+        hook: PassesOnInput,
+        padding: Tensor | None,
+        batch: int | None,
+        tensors: dict[str, Tensor],
+        config: Any,
+        outer: Input | None,
+    ) -> None:
         self.hook = hook
+        self.tensors = tensors
+        """Those of `_KEPT`."""
+        self.config = config
         self.padding = padding
         """[batch, length], False where its own input is padding."""
         self.batch = batch
@@ -49,6 +60,7 @@ class Input:
 
 
 _inputs = PerThread(None)
+_KEPT = ("input_ids", "grid_thw", "image_grid_thw", "video_grid_thw")
 
 
 class PassesOnInput:
@@ -69,7 +81,9 @@ class PassesOnInput:
         padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
         names = (self.main, "inputs_embeds", self.parameters[0] if self.parameters else "")
         found = next((tensor for name in names if isinstance(tensor := given.get(name), Tensor) and tensor.dim()), None)
-        _inputs.value = Input(self, padding, None if found is None else found.shape[0], _inputs.value)
+        batch = None if found is None else found.shape[0]
+        tensors = {name: tensor for name in _KEPT if isinstance(tensor := given.get(name), Tensor)}
+        _inputs.value = Input(self, padding, batch, tensors, getattr(model, "config", None), _inputs.value)
 
     def after(self, model: nn.Module, args: Any, output: Any) -> None:
         """After it, also when it failed."""
@@ -77,6 +91,11 @@ class PassesOnInput:
         while given is not None and given.hook is not self:  # of a part that failed
             given = given.outer
         _inputs.value = None if given is None else given.outer
+
+
+def input_of_model() -> Input | None:
+    """What the model that is running was given."""
+    return _inputs.value
 
 
 def padding_of_model() -> Bool[Tensor, "batch length"] | None:
