@@ -117,6 +117,8 @@ def test_calibrated_as_any_model_is() -> None:
     knowing = ba.calibrate(packed, (x, y), samples=MEMBERS)
     torch.testing.assert_close(knowing.predict(x).raw[0], ba.predict(packed, x, samples=MEMBERS).samples)
     assert ba.calibrate(packed.network(0), (x, y), train=(x, y)).predict(x).distance.shape == (60,)
+    with pytest.raises(RuntimeError, match=r"Ask a member alone: packed\.network\(0\)"):
+        ba.calibrate(packed, (x, y), train=(x, y), samples=MEMBERS)
 
 
 def test_what_vmap_cannot_run_runs_one_after_another() -> None:

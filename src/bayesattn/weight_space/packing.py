@@ -52,7 +52,7 @@ class Packed(modes.RunsTogether, nn.Module):
     def network(self, index: int) -> nn.Module:
         """One of the members, with views of its parameters: to look at, calibrate, or ask alone. It is trained through the whole."""
         if not -len(self) <= index < len(self):
-            raise IndexError(f"Member {index} of {len(self)}.")
+            raise IndexError(f"There is no member {index} of {len(self)}.")
         return with_tensors(self.member, {name: tensor[index] for name, tensor in self._tensors().items()})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -89,6 +89,14 @@ class Packed(modes.RunsTogether, nn.Module):
             raise RuntimeError(
                 f"{late[0]!r} is not what it was when the model was packed, which cannot be converted or have its layers replaced: "
                 "build an ensemble instead (ba.weight_space.ensemble)."
+            )
+        hooked = [
+            name for name, module in self.member.named_modules() if module._forward_hooks or module._forward_pre_hooks
+        ]
+        if hooked:
+            raise RuntimeError(
+                f"{hooked[0]!r} in a packed model has a hook, which would see all members at once. Ask a member alone: packed.network(0), "
+                "also for the distance of ba.calibrate(..., train=...)."
             )
         return {name: now[name] for name in self._stacked}
 

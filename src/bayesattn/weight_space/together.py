@@ -96,7 +96,7 @@ def with_tensors(template: Network, tensors: Mapping[str, Tensor], vectorised: b
             changes.setdefault(module, {})["activation_relu_or_gelu"] = 0
         elif isinstance(module, nn.TransformerEncoder):
             changes.setdefault(module, {})["use_nested_tensor"] = False
-        elif isinstance(module, nn.MultiheadAttention) and not module.training:
+        elif not module.training and type(module).forward is nn.MultiheadAttention.forward:
             changes.setdefault(module, {}).update(training=True, dropout=0.0)  # the same, by the usual path
     made: Any = altered(template, changes)
     return made

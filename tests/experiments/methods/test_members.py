@@ -40,10 +40,16 @@ def test_a_snapshot_is_taken_at_the_end_of_each_cycle() -> None:
     method = METHODS.create("snapshot", SnapshotOptions(snapshots=3))
     model = method.build(DIGITS)
     counts = []
-    for epoch in range(7):
-        method.after_epoch(model, (epoch + 1) / 7)
+    for epoch in range(6):
+        method.after_epoch(model, (epoch + 1) / 6)
         counts.append(int(model.snapshot_count))
-    assert counts == [0, 0, 1, 1, 2, 2, 3]
+    assert counts == [0, 1, 1, 2, 2, 3]
+    rates = [method.learning_rate(1.0, step / 60) for step in range(60)]
+    assert max(rates[19], rates[39], rates[59]) < 0.02  # the last steps before the snapshots
+    other = method.build(DIGITS)
+    method.after_epoch(other, 2 / 7)
+    with pytest.raises(ValueError, match="ended within an epoch"):
+        method.after_epoch(other, 3 / 7)
 
 
 def test_the_objective_of_a_variational_head_is_the_bound() -> None:

@@ -34,7 +34,7 @@ class DemoOptions:
 
     seed: int = 0
     """Decides the split, the initial weights and all noise."""
-    epochs: int = 40
+    epochs: int = 30
     """Passes over the training digits, for each model."""
     samples: int = 16
     """Sampled passes of the methods that sample."""

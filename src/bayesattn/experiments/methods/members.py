@@ -75,8 +75,8 @@ class _EachMember:
 class SnapshotOptions:
     """Snapshot ensemble (Huang et al. 2017)."""
 
-    snapshots: int = 4
-    """Cycles of the learning rate, each with a snapshot at its end; the epochs must be at least as many."""
+    snapshots: int = 5
+    """Cycles of the learning rate, each with a snapshot at its end; the epochs must be a multiple of it."""
 
 
 class Snapshot(Method):
@@ -93,7 +93,13 @@ class Snapshot(Method):
 
     def after_epoch(self, model: nn.Module, progress: float) -> None:
         network: Any = model
-        while int(network.snapshot_count) < int(progress * self.count + 1e-9):
+        end = (int(network.snapshot_count) + 1) / self.count
+        if progress > end + 1e-9:
+            raise ValueError(
+                f"snapshots={self.count}: a cycle of the learning rate ended within an epoch. Take a number of epochs that is a multiple "
+                "of it."
+            )
+        if progress > end - 1e-9:
             weight_space.take_snapshot(model)
 
     def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Any:
