@@ -36,7 +36,7 @@ def test_architectures_are_right_in_every_column_that_applies(name: str) -> None
     trial = matrix.Trial(next(small for small in matrix.all_models() if small.name == name))
     for column in ("equal", "predict", "train", "generate"):
         words = matrix.outcome(matrix.COLUMNS[column], trial)
-        assert words in ("right", "not applicable: it does not generate"), column
+        assert words.partition(":")[0] == "right" or words == "not applicable: it does not generate", column
 
 
 def attention(query: Tensor, key: Tensor, mask: Tensor, how: str) -> Tensor:
