@@ -24,8 +24,8 @@ Model = TypeVar("Model", bound=nn.Module)
 ADAPTERS: list[Adapter] = [
     TorchAdapter(),
     NVIBAdapter(),
-    OwnAttentionAdapter(),
     HuggingFaceAdapter(),
+    OwnAttentionAdapter(),
     HuggingFaceNVIBAdapter(),
     TimmAdapter(),
     GeometricAdapter(),

@@ -35,9 +35,8 @@ def test_architectures_are_right_in_every_column_that_applies(name: str) -> None
     matrix = support_matrix.load()
     trial = matrix.Trial(next(small for small in matrix.all_models() if small.name == name))
     for column in ("equal", "predict", "train", "generate"):
-        assert matrix.outcome(matrix.COLUMNS[column], trial) in ("right", "not applicable: it does not generate"), (
-            column
-        )
+        words = matrix.outcome(matrix.COLUMNS[column], trial)
+        assert words.partition(":")[0] == "right" or words == "not applicable: it does not generate", column
 
 
 def attention(query: Tensor, key: Tensor, mask: Tensor, how: str) -> Tensor:

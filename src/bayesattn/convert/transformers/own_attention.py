@@ -41,7 +41,7 @@ _REFUSED = {
 class OwnAttentionAdapter(Adapter):
     """Runs the layer's own forward with its softmax redirected to a posterior: see `redirection`."""
 
-    name = "Hugging Face transformers, outside its interface"
+    name = "Hugging Face transformers with one softmax of its own"
 
     def find(self, model: nn.Module) -> dict[str, nn.Module]:
         return {name: layer for name, layer in _candidates(model).items() if _reason_against(layer) is None}
