@@ -25,6 +25,8 @@ EXPLORED = 2
 """Examples in the explorer from either end of certainty, and as many from the middle."""
 DRAWS = 12
 """Sampled passes in the explorer."""
+FIRST = ("accuracy", "log_likelihood", "nll", "nll_t", "ece", "ece_t", "aurc")
+"""Figures that stand first in the table, where there are such."""
 HIDDEN_SCORES = ("_confidence", "_mutual_information", "_variance", "_energy", "_max_logit", "_relative_distance")
 
 
@@ -104,7 +106,8 @@ def _looked(name: str, run: LoadedRun) -> _Looked:
 
 def _figures(looked: Sequence[_Looked]) -> Section:
     everything = dict.fromkeys(name for each in looked for name in each.run.result["metrics"])
-    metrics = [name for name in everything if not _is_detail(name)]
+    shown = [name for name in everything if not _is_detail(name)]
+    metrics = sorted(shown, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     results = {each.name: each.run.result for each in looked}
     cost = costs(results)
     rows = [
