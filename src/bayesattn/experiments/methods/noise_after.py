@@ -22,6 +22,8 @@ class NoiseOptions:
 
     fit_samples: int = 8
     """Sampled passes over the validation examples at every scale of the noise."""
+    fit_examples: int = 1000
+    """Validation examples at most that the scale is fitted on."""
 
 
 class NoiseAfter(Method):
@@ -32,6 +34,7 @@ class NoiseAfter(Method):
 
     def __init__(self, options: NoiseOptions):
         self.fit_samples = checks.whole("fit_samples", options.fit_samples, minimum=2)
+        self.fit_examples = checks.whole("fit_examples", options.fit_examples, minimum=2)
 
     def first_trained_by(self, task: Task) -> tuple[str, ...]:
         return ("mle",)
@@ -39,7 +42,7 @@ class NoiseAfter(Method):
     def finish(self, model: nn.Module, task: Task, train: Examples) -> None:
         inputs, labels = task.load().validation
         device = next(model.parameters()).device
-        held_out = (inputs.to(device), labels.to(device))
+        held_out = (inputs[: self.fit_examples].to(device), labels[: self.fit_examples].to(device))
         fit_noise(model, held_out, samples=self.fit_samples, likelihood=task.likelihood, max_rows=256)
 
     def predict(self, models: Sequence[nn.Module], task: Task, inputs: Any, samples: int) -> Any:
