@@ -182,7 +182,9 @@ def train(trial: Trial) -> str | None:
     for index in range(2):
         given = trial.alone(index)
         if index and not _same_without_padding(trial, given, index):
-            remark = "not compared without padding, where the model itself is another"
+            remark = (
+                "padded example not compared with itself alone: the model's own outputs differ, or mix the examples"
+            )
             continue
         torch.manual_seed(3)
         with torch.no_grad(), ba.record() as alone:
@@ -422,7 +424,7 @@ def page(kept: dict[str, Any]) -> str:
     meanings = [f"- **{name}**: {' '.join((COLUMNS[name].__doc__ or '').split())}" for name in columns]
     parts = [
         "# Support matrix",
-        "Made by `python benchmarks/support_matrix.py run --compile` and `render`, never edited; all words in "
+        "Made by `python benchmarks/support_matrix.py run` and `render`, never edited; all words in "
         f"`results/support_matrix.json`. Commit `{kept['commit']}`, transformers {kept['transformers']}, torch {kept['torch']}, "
         f"{kept['machine']}. One small model with random weights of each architecture, with inputs of which one is padded; the posterior "
         "is `Weibull(k=5)` with a contextual prior, the seeds are fixed.",
