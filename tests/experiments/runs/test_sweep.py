@@ -43,6 +43,15 @@ def test_a_sweep_gives_the_results_of_single_runs(tmp_path: Path) -> None:
         assert outcome.result["metrics"] == run(config, tmp_path / "alone")["metrics"]
 
 
+def test_a_checkpoint_that_a_kill_left_beside_a_result_is_removed(tmp_path: Path) -> None:
+    config = small("mle")
+    result = run(config, tmp_path)
+    checkpoint = tmp_path / config.name / "checkpoint.pt"
+    checkpoint.write_bytes(b"left")
+    assert sweep([config], tmp_path)[0].result == result
+    assert not checkpoint.exists()
+
+
 def test_a_process_that_dies_is_reported(tmp_path: Path) -> None:
     config = configure("toy-m1", "mle", training={"epochs": 10_000}, task_options=SMALL)
 

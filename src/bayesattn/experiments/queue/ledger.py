@@ -28,7 +28,7 @@ class Ledger:
             kept = self._kept(order)
             seen = self._finished[order.table, order.budget] = {} if kept is None else dict(kept.by_name)
         for name, config in order.configs.items():
-            if name not in seen and (result := RunFolder.of(self.folder, config).result()) is not None:
+            if name not in seen and (result := RunFolder.of(self.folder, config).finished()) is not None:
                 seen[name] = result
         return {name: seen[name] for name in order.configs if name in seen}
 

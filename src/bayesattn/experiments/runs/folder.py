@@ -106,8 +106,15 @@ class RunFolder:
         write_atomically(self.path / "result.json", _readable(result))
         self.remove_checkpoint()
 
+    def finished(self) -> dict[str, Any] | None:
+        """The result, if there is one. A kill between it and the removal of the checkpoint left that behind: it is removed now."""
+        result = self.result()
+        if result is not None:
+            self.remove_checkpoint()
+        return result
+
     def remove_checkpoint(self) -> None:
-        """What a finished run has no use for. A kill may have come just before: then it is still there."""
+        """What a finished run has no use for."""
         (self.path / "checkpoint.pt").unlink(missing_ok=True)
 
     def read_model(self) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ def sweep(
     outcomes: dict[str, RunOutcome] = {}
     missing = []
     for config in configs:
-        result = RunFolder.of(parent, config).result()
+        result = RunFolder.of(parent, config).finished()
         if result is None:
             missing.append(config)
         else:
