@@ -15,9 +15,9 @@ pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bay
 
 import transformers
 
+from bayesattn.convert.transformers.attention_function import Passage
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.redirection import Redirection
-from bayesattn.convert.transformers.surroundings import Passage
 from helpers import support_matrix
 
 TEXT: dict[str, Any] = {

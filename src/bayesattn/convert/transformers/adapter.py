@@ -14,12 +14,12 @@ from torch import nn
 from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import active_part, attach_posterior, change_class, restore_class
 from bayesattn.convert.transformers import attention_function
-from bayesattn.convert.transformers.attention_function import Converted
+from bayesattn.convert.transformers.attention_function import ARGUMENTS, KIND, Converted
 from bayesattn.convert.transformers.forgotten import ForgottenKL
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.packing import is_packed
 from bayesattn.convert.transformers.peft import PARTS, adopt_posteriors
-from bayesattn.convert.transformers.surroundings import ARGUMENTS, PassesOnInput, is_windowed
+from bayesattn.convert.transformers.surroundings import PassesOnInput, is_windowed
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
@@ -62,7 +62,8 @@ class HuggingFaceAdapter(Adapter):
 
     def convert_layer(self, layer: nn.Module, posterior: Any) -> None:
         self.attach(layer, posterior)
-        layer.__dict__[ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
+        arguments = layer.__dict__[ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
+        layer.__dict__[KIND] = "windows" if is_windowed(layer) else "packed" if is_packed(arguments) else None
         change_class(layer, self.mixin)
 
     def attach(self, layer: nn.Module, posterior: Any) -> None:
@@ -72,7 +73,7 @@ class HuggingFaceAdapter(Adapter):
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
-        del layer.__dict__[ARGUMENTS]
+        del layer.__dict__[ARGUMENTS], layer.__dict__[KIND]
         delattr(layer, self.mixin.part)
 
     def after_conversion(self, model: nn.Module) -> None:
@@ -190,7 +191,8 @@ def _pass_on_input(part: Any) -> None:
     """Let a model tell its attention layers what they need of what it was given."""
     _remove_hooks(part)
     names = list(inspect.signature(part.forward).parameters)
-    if "encoder_hidden_states" in names or any(_asks_for_input(layer) for layer in part.modules()):
+    layers = {name: layer for name, layer in part.named_modules() if _converted_to(layer) is not None}
+    if any(_asks_for_input(name, layer) for name, layer in layers.items()):
         hook = PassesOnInput(names, part.main_input_name)
         part.__dict__[_HOOKS] = [
             part.register_forward_pre_hook(hook.before, with_kwargs=True),
@@ -202,9 +204,11 @@ def _tell_of_forgotten_kl(root: Any) -> None:
     root.__dict__.setdefault(_HOOKS, []).append(root.register_forward_pre_hook(ForgottenKL()))
 
 
-def _asks_for_input(layer: nn.Module) -> bool:
-    in_parts = is_windowed(layer) or is_packed(layer)
-    return _converted_to(layer) is not None and (not is_converted(layer) or in_parts)
+def _asks_for_input(name: str, layer: nn.Module) -> bool:
+    """Whether a converted layer cannot tell padding, or the examples of its batch, from its own arguments."""
+    if not is_converted(layer) or layer.__dict__[KIND] is not None:
+        return True
+    return role(name) == "cross" or bool(getattr(layer, "is_causal", True))  # a decoder's mask may be of its cache
 
 
 def _remove_hooks(part: nn.Module) -> None:

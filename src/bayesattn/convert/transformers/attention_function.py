@@ -18,16 +18,10 @@ from bayesattn.attention import attend
 from bayesattn.attention.masks import may_attend
 from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
-from bayesattn.convert.transformers.packing import add_to_examples, is_packed
-from bayesattn.convert.transformers.surroundings import (
-    Passage,
-    examples_of_model,
-    is_windowed,
-    padding_of_model,
-    passage_of,
-    with_low_values_blocked,
-)
+from bayesattn.convert.transformers.packing import add_to_examples
+from bayesattn.convert.transformers.surroundings import examples_of_model, has_shifted_windows, padding_of_model
 from bayesattn.nvib.projected import ReadsLatent
+from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import examples, kl_is_wanted, record
 from bayesattn.scopes.variable import PerThread
 
@@ -36,6 +30,17 @@ NAME = "bayesattn"
 
 BEFORE = "_attention_before"
 """Where an attention layer keeps the name of the implementation that it had before."""
+
+ARGUMENTS = "_bayesattn_arguments"
+"""Where a converted layer keeps the names of its forward's arguments."""
+
+KIND = "_bayesattn_kind"
+"""Where a converted layer keeps what its batch is made of: "windows", a "packed" row of images, or None for examples."""
+
+LOWEST_BIAS = -5000.0
+"""What is added to scores and is not above this is a mask, whatever its dtype: -1e4 is how some models of transformers write one."""
+LOWEST_BIAS_IN_WINDOWS = -50.0
+"""The same for shifted windows, whose masks are -100: the other summand, a bias of positions, is far from this."""
 
 _WITHOUT_EFFECT = {
     "cache_position",
@@ -54,6 +59,29 @@ _WITHOUT_EFFECT = {
 _ONLY_FLASH = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "indices"}
 
 
+_OWN_STATES = ("hidden_states", "query", "input")
+_OTHER_STATES = ("key_value_states", "encoder_hidden_states", "context", "kv", "key")
+
+
+class Passage:
+    """What is known of one forward pass of a converted layer, from its arguments."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        own = next((states for name in _OWN_STATES if (states := given.get(name)) is not None), None)
+        others = [states for name in _OTHER_STATES if isinstance(states := given.get(name), Tensor)]
+        others = [states for states in others if states is not own]
+        self.given = given
+        self.reached = False
+        self.is_cross_attention = bool(others)
+        self.states: Tensor | None = others[0] if others else own
+        """What keys and values are made of."""
+
+
+def passage_of(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Passage:
+    """The passage of a call of a converted layer."""
+    return Passage({**dict(zip(layer.__dict__[ARGUMENTS], args, strict=False)), **kwargs})
+
+
 _passage = PerThread(None)
 
 
@@ -68,12 +96,13 @@ class Converted(nn.Module):
         passage = passage_of(self, args, kwargs)
         outer, outer_examples = _passage.value, examples.value
         _passage.value = passage
-        examples.value = examples_of_model() if is_windowed(self) else None
+        parts = self.__dict__[KIND]
+        examples.value = examples_of_model() if parts == "windows" else None
         try:
-            if is_packed(self) and kl_is_wanted():
-                with record() as parts:
+            if parts == "packed" and kl_is_wanted():
+                with record() as of_images:
                     output = super().forward(*args, **kwargs)
-                add_to_examples(parts, passage)
+                add_to_examples(of_images, passage.given["cu_seqlens"])
             else:
                 output = super().forward(*args, **kwargs)
         finally:
@@ -130,17 +159,21 @@ def attention(
             module, passage.states, query, key, attention_mask, is_causal, dropout, need_weights=bool(wants_weights)
         )
         return output.transpose(1, 2).contiguous(), weights
-    attention_mask = with_low_values_blocked(module, attention_mask)
+    in_windows = module.__dict__[KIND] == "windows" and has_shifted_windows(module)
+    attention_mask = with_low_values_blocked(attention_mask, in_windows)
     mask = _with_bias(attention_mask, position_bias)
     query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
     if s_aux is not None:
         key, value, mask, is_causal = _with_sink(s_aux, query, key, value, mask, is_causal)
+    posterior = module._modules["posterior"]
+    if not isinstance(posterior, Posterior):
+        posterior = posterior_of(module)  # PEFT has wrapped it
     call: Callable[..., Any] = partial(
         attend,  # pyright: ignore
         query,
         key,
         value,
-        posterior_of(module),
+        posterior,
         mask,
         is_causal,
         scaling,
@@ -192,6 +225,14 @@ def _with_bias(mask: Tensor | None, bias: Tensor | None) -> Tensor | None:
     if mask.dtype == torch.bool:
         return bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
     return mask + bias
+
+
+def with_low_values_blocked(mask: Tensor | None, in_shifted_windows: bool) -> Tensor | None:
+    """An additive mask whose blocked places have the lowest value of its dtype."""
+    if mask is None or mask.dtype == torch.bool:
+        return mask
+    lowest = LOWEST_BIAS_IN_WINDOWS if in_shifted_windows else LOWEST_BIAS
+    return mask.masked_fill(mask <= lowest, torch.finfo(mask.dtype).min)
 
 
 def _with_sink(

@@ -21,7 +21,12 @@ class ForgottenKL:
     def __call__(self, model: nn.Module, args: object) -> None:
         if torch.compiler.is_compiling() or self.said or not model.training or not torch.is_grad_enabled():
             return
-        if is_recording() or not _is_in_trainer() or not _has_kl(model):
+        if is_recording():  # whoever trains it knows of the KL: nothing is left to say
+            for key, hook in list(model._forward_pre_hooks.items()):
+                if hook is self:
+                    del model._forward_pre_hooks[key]
+            return
+        if not _is_in_trainer() or not _has_kl(model):
             return
         self.said = True
         warnings.warn(

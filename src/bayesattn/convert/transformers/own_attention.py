@@ -11,9 +11,10 @@ from bayesattn.convert.accounting import does_attention
 from bayesattn.convert.adapter import Adapter, Role
 from bayesattn.convert.attach import attach_posterior, change_class, posterior_of, restore_class
 from bayesattn.convert.transformers.adapter import is_converted, pretrained_models, role, uses_interface
+from bayesattn.convert.transformers.attention_function import ARGUMENTS, passage_of
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.redirection import Redirection
-from bayesattn.convert.transformers.surroundings import ARGUMENTS, examples_of_model, is_windowed, passage_of
+from bayesattn.convert.transformers.surroundings import examples_of_model, is_windowed
 from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import examples
 

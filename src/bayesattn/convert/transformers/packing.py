@@ -7,33 +7,34 @@ inside each in turn, with a batch of 1. Which example an image belongs to only t
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from bayesattn.convert.transformers.surroundings import ARGUMENTS, Input, Passage, input_of_model
+from bayesattn.convert.transformers.surroundings import Input, input_of_model
 from bayesattn.scopes.recording import Latents, add_local
 
 _TOKENS = {"image_grid_thw": "image_token_id", "video_grid_thw": "video_token_id"}
 """The sizes of what was packed, and the name in the config of the token that stands for it in a text."""
 
 
-def is_packed(layer: nn.Module) -> bool:
-    """Whether this converted layer is given several images in one row."""
-    return "cu_seqlens" in layer.__dict__.get(ARGUMENTS, ())
+def is_packed(arguments: Iterable[str]) -> bool:
+    """Whether a layer whose forward has these arguments is given several images in one row."""
+    return "cu_seqlens" in arguments
 
 
-def add_to_examples(parts: Latents, passage: Passage) -> None:
-    """Hand the KL of the parts of a packed row to the open recorder, as one term with a number for each example.
+def add_to_examples(parts: Latents, ends: Tensor) -> None:
+    """Hand the KL of the parts of a packed row, which end there, to the open recorder, as one term with a number for each example.
 
     Where it cannot be told whose they are, they are handed on one by one, so that a batch of several texts is refused.
     """
     terms = parts.local_terms
     if not terms:
         return
-    owners = _owners(passage.given["cu_seqlens"], len(terms))
+    owners = _owners(ends, len(terms))
     if owners is None:
         for term in terms:
             add_local(term.kl, term.elements, term.rows, term.tokens, term.source)

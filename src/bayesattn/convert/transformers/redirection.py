@@ -21,13 +21,12 @@ from torch.overrides import TorchFunctionMode
 from bayesattn.attention import attend
 from bayesattn.attention.functional import weights_of_scores
 from bayesattn.attention.masks import may_attend
-from bayesattn.convert.transformers.surroundings import (
+from bayesattn.convert.transformers.attention_function import (
     LOWEST_BIAS_IN_WINDOWS,
     Passage,
-    has_shifted_windows,
-    padding_of_model,
     with_low_values_blocked,
 )
+from bayesattn.convert.transformers.surroundings import has_shifted_windows, padding_of_model
 from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import kl_is_wanted
 from bayesattn.support.annotations import Bool, Float
@@ -156,7 +155,7 @@ class Redirection(TorchFunctionMode):
     ) -> Tensor:
         """The signature of `F.scaled_dot_product_attention`."""
         batch, _, queries, _ = query.shape
-        mask = with_low_values_blocked(self.layer, attn_mask)
+        mask = with_low_values_blocked(attn_mask, has_shifted_windows(self.layer))
         counted = None
         if kl_is_wanted() and mask is not None:
             allowed = may_attend(mask).view((1,) * (4 - mask.dim()) + mask.shape)

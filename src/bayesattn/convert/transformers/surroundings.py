@@ -1,40 +1,14 @@
-"""What an attention layer cannot see by itself: what its model was given, and whether it attends to something else than its own input."""
+"""What an attention layer cannot see by itself: what its model was given, and whether its batch is one of parts of examples."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bayesattn.scopes.modes import as_in_first_run
 from bayesattn.scopes.variable import PerThread
 from bayesattn.support.annotations import Bool
-
-ARGUMENTS = "_bayesattn_arguments"
-"""Where a converted layer keeps the names of its forward's arguments."""
-
-_OWN_STATES = ("hidden_states", "query", "input")
-_OTHER_STATES = ("key_value_states", "encoder_hidden_states", "context", "kv", "key")
-
-
-class Passage:
-    """What is known of one forward pass of a converted layer, from its arguments."""
-
-    def __init__(self, given: dict[str, Any]) -> None:
-        own = next((states for name in _OWN_STATES if (states := given.get(name)) is not None), None)
-        others = [states for name in _OTHER_STATES if isinstance(states := given.get(name), Tensor)]
-        others = [states for states in others if states is not own]
-        self.given = given
-        self.reached = False
-        self.is_cross_attention = bool(others)
-        self.states: Tensor | None = others[0] if others else own
-        """What keys and values are made of."""
-
-
-def passage_of(layer: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Passage:
-    """The passage of a call of a converted layer."""
-    return Passage({**dict(zip(layer.__dict__[ARGUMENTS], args, strict=False)), **kwargs})
 
 
 class Input:
@@ -128,15 +102,3 @@ _IN_PARTS = (
     "SamVisionSdpaAttention",
     "TimesformerSelfAttention",
 )
-LOWEST_BIAS = -5000.0
-"""What is added to scores and is not above this is a mask, whatever its dtype: -1e4 is how some models of transformers write one."""
-LOWEST_BIAS_IN_WINDOWS = -50.0
-"""The same for shifted windows, whose masks are -100: the other summand, a bias of positions, is far from this."""
-
-
-def with_low_values_blocked(layer: nn.Module, mask: Tensor | None) -> Tensor | None:
-    """An additive mask whose blocked places have the lowest value of its dtype."""
-    if mask is None or mask.dtype == torch.bool:
-        return mask
-    lowest = LOWEST_BIAS_IN_WINDOWS if has_shifted_windows(layer) else LOWEST_BIAS
-    return mask.masked_fill(mask <= lowest, torch.finfo(mask.dtype).min)
