@@ -34,7 +34,7 @@ class DemoOptions:
 
     seed: int = 0
     """Decides the split, the initial weights and all noise."""
-    epochs: int = 30
+    epochs: int = 25
     """Passes over the training digits, for each model."""
     samples: int = 16
     """Sampled passes of the methods that sample."""
@@ -80,8 +80,8 @@ def demo_table(options: DemoOptions) -> Table:
         Metric("", "nll", "NLL", False),
         Metric("", "nll_t", "NLL, T", False),
         Metric("", "ece_t", "ECE, T", False),
-        Metric("", "auroc_rotated_entropy", "AUROC entropy", True),
-        Metric("", "auroc_rotated_distance", "AUROC distance", True),
+        Metric("", "auroc_rotated_entropy", "AUROC by entr.", True),
+        Metric("", "auroc_rotated_distance", "AUROC by dist.", True),
     )
     budget = Budget(
         seeds=1,
