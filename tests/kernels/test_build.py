@@ -96,6 +96,7 @@ def test_a_failed_compile_is_remembered_and_told_once(expected: float, tmp_path:
     assert told == "[]"
 
 
+@pytest.mark.slow
 def test_a_wrong_library_fails_its_check(expected: float, tmp_path: Path) -> None:
     """-ffast-math folds the rounding of exp away: the library checks itself when it is loaded."""
     compiler = build.find_compiler()

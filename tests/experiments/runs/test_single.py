@@ -84,6 +84,7 @@ def command(folder: Path, *options: str) -> list[str]:
     return [*options, "-m", "bayesattn", "run", "toy-m1", "attn-dirichlet", *budget, "--folder", str(folder)]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     config = configure("toy-m1", "attn-dirichlet", training={"epochs": 8, "samples": 2}, task_options=SMALL)
     undisturbed = run(config, tmp_path / "whole")
