@@ -47,7 +47,7 @@ with tempfile.TemporaryDirectory() as folder:
         ),
         train_dataset=data,
         data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        kl_weight=ba.schedules.linear(arguments.steps // 2, end=1e-6),
+        kl_weight=ba.schedules.linear(arguments.steps // 2),
     )
     trainer.train()
     model.save_pretrained(folder)

@@ -27,7 +27,7 @@ loader = torch.utils.data.DataLoader(
     torch.utils.data.TensorDataset(digits.train_images, digits.train_labels), batch_size=64, shuffle=True
 )
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-schedule = ba.schedules.linear(arguments.epochs * len(loader), end=1e-4)
+schedule = ba.schedules.linear(arguments.epochs * len(loader))
 step = 0
 for epoch in range(arguments.epochs):
     model.train()

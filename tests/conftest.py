@@ -33,8 +33,9 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Else compiled libraries call leaked what they still hold."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish() -> None:
+    """Else compiled libraries call leaked what they still hold, and hypothesis does not find who refers to what."""
     gc.unfreeze()
 
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
+from bayesattn.numerics.gradients import shared_norms
 from bayesattn.scopes.recording import GlobalTerm, Latents, LocalTerm
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float
 
-KLReduction = Literal["sum", "mean", "per_query", "per_token"]
-_REDUCTIONS = ("sum", "mean", "per_query", "per_token")
+KLReduction = Literal["light", "sum", "mean", "per_query", "per_token"]
+_REDUCTIONS = ("light", "sum", "mean", "per_query", "per_token")
+LIGHT = 0.01
+"""Nats that a nat of KL for each attention weight counts. At 1, a pretrained encoder stops learning; at 0.01 it learns as it does
+without a KL (table kl-weight)."""
+DWARFED = 3.0
+"""From how many times the likelihood's gradient on the KL's is warned of. Where it was five, MiniLM did not learn CoLA."""
+
+_ratios: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+"""First posterior of a model → by how much its KL's gradient at weight 1 surpassed the likelihood's in the first step."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +51,34 @@ def elbo(
     *,
     dataset_size: int | None = None,
     kl_weight: float = 1.0,
-    kl_reduction: KLReduction = "sum",
+    kl_reduction: KLReduction = "light",
+    compare_gradients: bool = True,
 ) -> Elbo:
     """The negative ELBO of a batch, for each example: NLL + kl_weight · (local KL + global KL / dataset_size).
+
+    By default the KL of attention weights is taken lightly, which trains a pretrained model as well as no KL does. The bound itself
+    is `kl_reduction="sum"`.
 
     Args:
         nll: negative log-likelihood of each example, that is `reduction="none"`. Further dimensions (the tokens of a
             sequence) are summed: padded positions must hold 0, as `ignore_index` gives.
         latents: what `record()` collected. None for a deterministic model, whose loss is the NLL.
         dataset_size: number of training examples; needed if there are global terms.
-        kl_weight: factor of the KL, at least 0, from a schedule.
-        kl_reduction: how the local KL of one example is formed from its elements (head, query, key) and layers.
-            "sum" (default) is the ELBO. "mean" averages over elements and layers, as the reference code of BAM does:
-            its KL is smaller by heads · queries · keys · layers. "per_query" averages over the rows (head, query) and the
-            layers, "per_token" averages over query positions and sums heads and layers. All leave masked pairs and padded queries out.
+        kl_weight: factor of the KL, at least 0, from a schedule. 1 is all of it.
+        kl_reduction: how the local KL of one example is formed from its elements (head, query, key) and layers. "light" (default) is
+            a hundredth of "mean" for attention weights, and the sum for other latents: alignments, bottlenecks, heads. "sum" is the
+            ELBO. "mean" averages over elements and layers, as the reference code of BAM does: its KL is smaller by heads · queries ·
+            keys · layers. "per_query" averages over the rows (head, query) and the layers, "per_token" averages over query positions
+            and sums heads and layers. All leave masked pairs and padded queries out.
+        compare_gradients: where the KL counts more than by default, compare its gradient with the likelihood's in the first step of
+            a model, at the price of one more backward pass, and warn if it is several times as large.
 
     >>> import torch, bayesattn as ba
     >>> attention = ba.nn.MultiheadAttention(16, 2, batch_first=True, posterior=ba.Weibull(k=10.0))
     >>> x = torch.randn(3, 5, 16)
     >>> with ba.record() as latents:
     ...     output, _ = attention(x, x, x)
-    >>> loss = ba.elbo(output.square().mean((1, 2)), latents, kl_weight=0.1)
+    >>> loss = ba.elbo(output.square().mean((1, 2)), latents)
     >>> loss.backward()
     """
     checks.one_of("kl_reduction", kl_reduction, _REDUCTIONS)
@@ -87,8 +105,29 @@ def elbo(
                     "The model has latents of the whole data set: pass dataset_size=, the number of training examples."
                 )
             global_kl = latents.global_kl / checks.whole("dataset_size", dataset_size)
+        if compare_gradients and (kl_reduction != "light" or kl_weight > 1):
+            warn_if_dwarfed(mean_nll, local_kl, kl_weight, latents)
     loss = mean_nll + kl_weight * (local_kl + global_kl)
     return Elbo(loss, mean_nll.detach(), local_kl.detach(), global_kl.detach(), float(kl_weight))
+
+
+def warn_if_dwarfed(nll: Tensor, kl: Tensor, kl_weight: float, latents: Latents) -> None:
+    """Once for a model: if the gradient of the KL of its attention weights is several times the likelihood's."""
+    sources = [term.source for term in latents.local_terms if term.are_attention_weights]
+    if not sources or not (nll.requires_grad and kl.requires_grad) or torch.compiler.is_compiling():
+        return
+    first = sources[0]
+    if first not in _ratios:
+        norms = shared_norms(nll, kl)
+        _ratios[first] = 0.0 if norms is None else norms[1] / norms[0]
+    ratio = kl_weight * _ratios[first]
+    if ratio > DWARFED:
+        _ratios[first] = 0.0
+        warnings.warn(
+            f"The KL's gradient is {ratio:.0f} times the likelihood's in the first step: the model would learn its prior and not its "
+            "task. Use the default kl_reduction='light', or a smaller kl_weight; compare_gradients=False if this is what you want.",
+            stacklevel=3,
+        )
 
 
 def _check_recorded(terms: list[LocalTerm | GlobalTerm], mean_nll: Tensor) -> None:
@@ -105,6 +144,10 @@ def _check_recorded(terms: list[LocalTerm | GlobalTerm], mean_nll: Tensor) -> No
 
 
 def _reduce(terms: list[LocalTerm], reduction: str) -> Tensor:
+    if reduction == "light":
+        weights = [term for term in terms if term.are_attention_weights]
+        others = [term.kl for term in terms if not term.are_attention_weights]
+        return torch.stack([*others, *([LIGHT * _reduce(weights, "mean")] if weights else [])]).sum(0)
     if reduction == "per_token":
         return torch.stack([term.kl / term.tokens.clamp_min(1) for term in terms]).sum(0)
     counts = [term.elements if reduction == "mean" else term.rows for term in terms]

@@ -72,6 +72,10 @@ def no_noise() -> ba.Posterior:
     return ba.Weibull(k=1e6, prior=ba.ContextualGamma(beta=1.0, hidden=3))
 
 
+SUMMED: dict[str, Any] = {"kl_reduction": "sum", "compare_gradients": False}
+"""A KL that weighs as much as the likelihood, so that nothing is right without it."""
+
+
 def train(
     folder: Path,
     model: nn.Module,
@@ -94,7 +98,7 @@ def train(
         "dataloader_pin_memory": False,
         **arguments,
     }
-    kwargs = {} if cls is transformers.Trainer else {"kl_weight": kl_weight}
+    kwargs = {} if cls is transformers.Trainer else {"kl_weight": kl_weight, **SUMMED}
     trainer = (cls or BayesianTrainer)(
         model=model, args=transformers.TrainingArguments(**settings), train_dataset=data, **kwargs
     )
@@ -127,7 +131,8 @@ def test_the_plain_loop_has_the_same_loss_curve(tmp_path: Path) -> None:
         labels = batch.pop("labels")
         with ba.record() as latents:
             logits = model(**batch).logits
-        loss = ba.elbo(F.cross_entropy(logits, labels, reduction="none"), latents, kl_weight=schedule(step))
+        nll = F.cross_entropy(logits, labels, reduction="none")
+        loss = ba.elbo(nll, latents, kl_weight=schedule(step), kl_reduction="sum", compare_gradients=False)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -210,7 +215,7 @@ def test_a_checkpoint_is_resumed_with_its_posterior(tmp_path: Path) -> None:
     )
     torch.testing.assert_close(weights(checkpoint), weights(trainer.model))
     resumed = BayesianTrainer(
-        model=classifier(no_noise()), args=trainer.args, train_dataset=classification_data(), kl_weight=0.1
+        model=classifier(no_noise()), args=trainer.args, train_dataset=classification_data(), kl_weight=0.1, **SUMMED
     )
     resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
     torch.testing.assert_close(weights(resumed.model), weights(trainer.model), atol=1e-5, rtol=1e-4)
@@ -259,3 +264,24 @@ def test_two_processes_are_the_larger_batch(tmp_path: Path) -> None:
     for name in ("loss", "nll", "kl"):
         assert result[name] == pytest.approx(curve(whole, name), rel=1e-3, abs=1e-3), name
     torch.testing.assert_close(torch.tensor(result["weights"]), weights(whole.model), atol=1e-4, rtol=1e-3)
+
+
+def test_by_default_the_kl_is_light_and_one_that_dwarfs_the_likelihood_is_told(tmp_path: Path) -> None:
+    def kl_of(**changes: Any) -> float:
+        arguments = transformers.TrainingArguments(
+            str(tmp_path),
+            max_steps=1,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            save_strategy="no",
+            logging_steps=1,
+        )
+        model = classifier(ba.Weibull(k=5.0))
+        trainer = BayesianTrainer(model=model, args=arguments, train_dataset=classification_data(), **changes)
+        trainer.train()
+        return curve(trainer, "kl")[0]
+
+    assert kl_of() == pytest.approx(0.01 * kl_of(kl_reduction="mean", compare_gradients=False), rel=1e-3)
+    with pytest.warns(UserWarning, match="The KL's gradient is [0-9]+ times the likelihood's"):
+        kl_of(kl_reduction="sum", kl_weight=1e4)

@@ -52,5 +52,6 @@ def draw_weights(
                 rows=rows.total_of_rows(one),
                 tokens=rows.total_of_rows(one / scores.shape[1]),
                 source=posterior,
+                are_attention_weights=True,
             )
     return weights

@@ -248,7 +248,7 @@ def _fused(
         )
     if fused.recorded is not None:
         kl, elements, rows = fused.recorded
-        recording.add_local(kl, elements, rows, tokens=rows / query.shape[1], source=posterior)
+        recording.add_local(kl, elements, rows, rows / query.shape[1], posterior, are_attention_weights=True)
     return fused.output.to(value.dtype)
 
 

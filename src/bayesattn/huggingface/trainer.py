@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Trainer
 
-from bayesattn.objective import KLReduction, elbo
+from bayesattn.objective import KLReduction, elbo, warn_if_dwarfed
 from bayesattn.schedules import Schedule, constant
 from bayesattn.scopes.recording import Latents, record
 from bayesattn.support import checks
@@ -25,8 +25,8 @@ class BayesianTrainer(Trainer):
     the point estimate.
 
     Args:
-        kl_weight: a number, or a schedule of the optimiser step such as `ba.schedules.linear(1000)`.
-        kl_reduction: see `ba.elbo`.
+        kl_weight: a number, or a schedule of the optimiser step such as `ba.schedules.linear(1000)`; 1 is all of the KL.
+        kl_reduction, compare_gradients: see `ba.elbo`.
         dataset_size: number of training examples, for latents of the whole data set; by default the length of `train_dataset`.
         args, kwargs: those of `transformers.Trainer`.
     """
@@ -37,7 +37,8 @@ class BayesianTrainer(Trainer):
         self,
         *args: Any,
         kl_weight: float | Schedule = 1.0,
-        kl_reduction: KLReduction = "sum",
+        kl_reduction: KLReduction = "light",
+        compare_gradients: bool = True,
         dataset_size: int | None = None,
         **kwargs: Any,
     ):
@@ -49,6 +50,7 @@ class BayesianTrainer(Trainer):
             )
         self.kl_schedule = kl_weight if callable(kl_weight) else constant(checks.not_negative("kl_weight", kl_weight))
         self.kl_reduction: KLReduction = kl_reduction
+        self.compare_gradients = compare_gradients
         self.dataset_size = dataset_size
         if dataset_size is None and hasattr(self.train_dataset, "__len__"):
             self.dataset_size = len(self.train_dataset)  # pyright: ignore[reportArgumentType]
@@ -86,11 +88,14 @@ class BayesianTrainer(Trainer):
             dataset_size=self.dataset_size,
             kl_weight=1.0,
             kl_reduction=self.kl_reduction,
+            compare_gradients=False,  # there is no likelihood in it
         )
         items = examples if items is None else items
         scale = self._scale(items, num_items_in_batch)
         nll = mean_nll * items * scale if items else torch.zeros_like(mean_nll)
         kl = parts.loss * examples * scale
+        if self.compare_gradients and (self.kl_reduction != "light" or kl_weight > 1):
+            warn_if_dwarfed(nll, kl, kl_weight, latents)
         self._logged.append(torch.stack([nll.detach().float(), kl.detach().float()]))
         loss = nll + kl_weight * kl
         return (loss, outputs) if return_outputs else loss

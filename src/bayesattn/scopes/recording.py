@@ -33,6 +33,7 @@ class LocalTerm:
         rows: Float[Tensor, " batch"],
         tokens: Float[Tensor, " batch"],
         source: Any,
+        are_attention_weights: bool,
         with_gradient: bool,
         previous: LocalTerm | GlobalTerm | None,
     ):
@@ -41,6 +42,7 @@ class LocalTerm:
         self.rows = rows
         self.tokens = tokens
         self.source = source
+        self.are_attention_weights = are_attention_weights
         self.with_gradient = with_gradient
         self.previous = previous
 
@@ -158,16 +160,20 @@ def add_local(
     rows: Float[Tensor, " batch"],
     tokens: Float[Tensor, " batch"],
     source: Any,
+    are_attention_weights: bool = False,
 ) -> None:
     """Hand one layer's KL of each example to the open recorder, if there is one.
 
     `elements`, `rows` and `tokens` count the latent variables, their distributions and the positions they belong to:
-    what `elbo(kl_reduction=...)` divides by.
+    what `elbo(kl_reduction=...)` divides by. `are_attention_weights`: the latents are noise on a model's attention, whose KL
+    `elbo` takes lightly unless told otherwise, and no alignment or bottleneck that the model's bound is about.
     """
     recorder = _open_recorder()
     if recorder is not None:
         kl, elements, rows, tokens = (_of_examples(total) for total in (kl, elements, rows, tokens))
-        recorder._last = LocalTerm(kl, elements, rows, tokens, source, torch.is_grad_enabled(), recorder._last)
+        recorder._last = LocalTerm(
+            kl, elements, rows, tokens, source, are_attention_weights, torch.is_grad_enabled(), recorder._last
+        )
 
 
 def add_global(kl: Float[Tensor, ""], source: Any) -> None:

@@ -159,7 +159,7 @@ def test_every_posterior_trains(name: str) -> None:
     model = make(FORMS[name])
     with ba.record() as latents:
         loss = model(*batch())
-    ba.elbo(loss.sum(1), latents, kl_reduction="mean").loss.backward()
+    ba.elbo(loss.sum(1), latents, kl_reduction="mean", compare_gradients=False).loss.backward()
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
     assert model.score.weight.grad is not None
 

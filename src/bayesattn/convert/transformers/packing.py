@@ -37,13 +37,13 @@ def add_to_examples(parts: Latents, ends: Tensor) -> None:
     owners = _owners(ends, len(terms))
     if owners is None:
         for term in terms:
-            add_local(term.kl, term.elements, term.rows, term.tokens, term.source)
+            add_local(term.kl, term.elements, term.rows, term.tokens, term.source, term.are_attention_weights)
         return
     places, examples = owners
     index = torch.tensor(places, device=terms[0].kl.device)
     totals = (torch.cat([getattr(term, name) for term in terms]) for name in ("kl", "elements", "rows", "tokens"))
     kl, elements, rows, tokens = (each.new_zeros(examples).index_add(0, index, each) for each in totals)
-    add_local(kl, elements, rows, tokens, terms[0].source)
+    add_local(kl, elements, rows, tokens, terms[0].source, terms[0].are_attention_weights)
 
 
 def _owners(ends: Tensor, parts: int) -> tuple[list[int], int] | None:

@@ -68,7 +68,8 @@ class KLOptions:
             anneal *= sigmoid(self.kl_rho)(progress.step)
         if self.kl_reduction in ("sum", "per_token"):  # the others average over all that was recorded
             anneal /= self.bound_samples
-        found = elbo(nll, latents, kl_weight=self.kl_weight * anneal, kl_reduction=self.kl_reduction)
+        weight = self.kl_weight * anneal
+        found = elbo(nll, latents, kl_weight=weight, kl_reduction=self.kl_reduction, compare_gradients=False)
         if self.kl_gradient and found.kl_weight:
             return found
         # not 0 · KL: the prior's network would get a gradient of 0, and with it the optimiser's weight decay

@@ -50,6 +50,7 @@ def record_steps(
         rows=tokens,
         tokens=tokens,
         source=posterior,
+        are_attention_weights=True,
     )
 
 

@@ -28,7 +28,7 @@ PAPERS = {
     "bayesian-transformers": Paper("Bayesian transformers", ("thesis", "own-priors", "prior-scale", "vi-start")),
     "latent-alignment": Paper("Latent alignment and variational attention", ("deng",)),
     "nvib": Paper("A nonparametric bottleneck", ("nvae",)),
-    "keep": Paper("What earns its keep", ("keep",), printed=False),
+    "keep": Paper("What earns its keep", ("keep", "kl-weight"), printed=False),
 }
 """Name of the page → what is on it."""
 
