@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesattn.prediction.calling import call
+from bayesattn.prediction.calling import call, tensors_in
 from bayesattn.scopes.modes import sampling
 from bayesattn.scopes.watching import watch
 from bayesattn.support import checks
@@ -61,6 +61,7 @@ def attention_weights(
     layers.0.self_attn (3, 2, 7, 7) True
     """
     checks.whole("samples", samples)
+    tensors_in(inputs)
     running = in_eval_mode(model)
     names = {id(module): name for name, module in running.named_modules()}
     with torch.no_grad(), watch() as points:

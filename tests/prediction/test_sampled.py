@@ -181,6 +181,12 @@ def test_messages() -> None:
         ba.predict(model, x, likelihood="gausian")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match=r"one batch size, first dimension; found sizes \[2, 3\]"):
         ba.predict(model, (x, torch.zeros(2, 5)))
+    for given in (x.numpy(), torch.utils.data.DataLoader(x)):  # pyright: ignore[reportArgumentType]
+        for function in (ba.predict, ba.attention_weights, ba.weight_space.laplace):
+            with pytest.raises(
+                ValueError, match=rf"got a {type(given).__name__} without any: .* one batch after the other"
+            ):
+                function(model.eval(), given)
     with pytest.raises(TypeError, match=r"not a tensor: say with output= how"):
         ba.predict(nn.MultiheadAttention(8, 2), (x, x, x))
     with pytest.raises(TypeError, match=r"needs a model that returns \(mean, standard deviation\)"):

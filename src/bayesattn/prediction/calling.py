@@ -45,9 +45,18 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) or is_pair
 
 
-def batch_size(inputs: Any) -> int:
+def tensors_in(inputs: Any) -> list[Tensor]:
     tensors = [leaf for leaf in pytree.tree_leaves(_plain(inputs)) if isinstance(leaf, Tensor)]
-    sizes = {leaf.shape[0] for leaf in tensors if leaf.dim()}
+    if not tensors:
+        raise ValueError(
+            f"inputs must be a tensor, or a tuple or dict of tensors, got a {type(inputs).__name__} without any: hand over what the "
+            "model is called with; of a DataLoader, one batch after the other."
+        )
+    return tensors
+
+
+def batch_size(inputs: Any) -> int:
+    sizes = {tensor.shape[0] for tensor in tensors_in(inputs) if tensor.dim()}
     if len(sizes) != 1:
         raise ValueError(
             f"inputs must hold tensors of one batch size, first dimension; found sizes {sorted(sizes) or 'none'}."

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from bayesattn.prediction.calling import batch_size
 from bayesattn.support.annotations import Float
 
 LaplaceLikelihood = Literal["categorical", "gaussian"]
@@ -92,8 +93,7 @@ def gauss_newton_rows(
     `samples`, each example has so many random rows in place of one for each output.
     """
     size = sum(parameter.numel() for parameter in parameters.values())
-    leaves = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, Tensor)]
-    batch = leaves[0].shape[0]
+    batch = batch_size(inputs)
     first = run(parameters, pytree.tree_map(lambda leaf: leaf[:1], inputs))
     shape, kind = first.shape[1:], {"dtype": first.dtype, "device": first.device}
     each = shape.numel() if samples is None else samples
