@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayesattn.support.files import remove_unfinished, replacing, write_atomically
+from bayesattn.support.files import remove_unfinished, replacing, user_cache, write_atomically
 
 SOURCE = Path(__file__).parent / "source"
 MAIN = "attention.cpp"
@@ -81,12 +81,8 @@ def find_compiler() -> str | None:
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels are kept: kernels in BAYESATTN_CACHE, else in bayesattn of XDG_CACHE_HOME or ~/.cache."""
-    named = os.environ.get("BAYESATTN_CACHE")
-    if named:
-        return Path(named) / "kernels"
-    home = os.environ.get("XDG_CACHE_HOME")
-    return (Path(home) if home else Path.home() / ".cache") / "bayesattn" / "kernels"
+    """Where compiled kernels are kept."""
+    return user_cache() / "kernels"
 
 
 def build(compiler: str | None, cache: Path, source: Path = SOURCE) -> Built:

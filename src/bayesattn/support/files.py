@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the user's cache, where some of them are kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def user_cache() -> Path:
+    """BAYESATTN_CACHE, else bayesattn in XDG_CACHE_HOME or ~/.cache."""
+    if named := os.environ.get("BAYESATTN_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesattn"
 
 
 @contextmanager

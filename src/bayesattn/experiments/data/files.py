@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import user_cache, write_atomically
 
 MOST_BYTES = 1 << 30
 """No file of ours is larger."""
@@ -46,18 +46,10 @@ class DataFile:
         return f"Get it from {self.source}. {place}"
 
 
-def cache_folder() -> Path:
-    """Where downloaded and generated data is kept."""
-    named = os.environ.get("BAYESATTN_CACHE")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bayesattn"
-
-
 def data_folder() -> Path:
     """The folder in which data files are looked for: $BAYESATTN_DATA, or the user's cache."""
     named = os.environ.get("BAYESATTN_DATA")
-    return Path(named) if named else cache_folder() / "data"
+    return Path(named) if named else user_cache() / "data"
 
 
 def locate(file: DataFile) -> Path | None:
@@ -124,7 +116,7 @@ def _download(file: DataFile) -> Path:
     missing = f"{file.path} was not found in {data_folder()}"
     if file.url is None:
         raise DataError(f"{missing}. {file.remedy()}")
-    target = cache_folder() / "data" / file.path
+    target = user_cache() / "data" / file.path
     try:
         _Secure.check(file.url)
         with urllib.request.build_opener(_Secure).open(file.url, timeout=30) as response:

