@@ -142,3 +142,14 @@ def test_what_is_not_converted_or_cannot_be_saved_is_refused() -> None:
     if not hasattr(prompts, "modules_to_save"):
         with pytest.raises(ValueError, match="PromptTuningConfig has no modules_to_save"):
             get_peft_model(ba.convert(base(), POSTERIOR), prompts)
+
+
+def test_posteriors_that_peft_has_frozen_are_told_of_once() -> None:
+    model = peft.get_peft_model(ba.convert(base(), POSTERIOR), lora()).train()
+    assert not any(weight.requires_grad for name, weight in model.named_parameters() if "posterior" in name)
+    with pytest.warns(
+        UserWarning, match=r"PEFT has frozen the posteriors of BertFor.*get_peft_model, or name modules_to_save"
+    ):
+        model(**INPUTS)
+    model(**INPUTS)
+    peft.get_peft_model(ba.convert(base(), ba.Weibull(k=5.0)), lora()).train()(**INPUTS)  # nothing to train in it

@@ -1,4 +1,4 @@
-"""A converted model that the plain `transformers.Trainer` trains: its KL is in nobody's loss, and somebody should say so."""
+"""What is easily forgotten when another library trains a converted model: its KL, by `transformers.Trainer`; its posteriors, by PEFT."""
 
 from __future__ import annotations
 
@@ -13,14 +13,23 @@ from bayesattn.scopes.recording import is_recording
 
 
 class ForgottenKL:
-    """A hook before a model's forward: says once that no KL is in the loss, if transformers' Trainer trains the model."""
+    """A hook before a model's forward: says once that no KL is in the loss, or that PEFT has frozen what it trains."""
 
     def __init__(self) -> None:
         self.said = False
+        self.looked = False
 
     def __call__(self, model: nn.Module, args: object) -> None:
         if torch.compiler.is_compiling() or self.said or not model.training or not torch.is_grad_enabled():
             return
+        if not self.looked:
+            self.looked = True
+            if hasattr(model, "peft_config") and _are_frozen(model):
+                warnings.warn(
+                    f"PEFT has frozen the posteriors of {type(model).__name__}: their parameters are not trained and not saved with the "
+                    "adapter. Wrap it with bayesattn.huggingface.get_peft_model, or name modules_to_save=['posterior'] in its config.",
+                    stacklevel=2,
+                )
         if is_recording():  # whoever trains it knows of the KL: nothing is left to say
             for key, hook in list(model._forward_pre_hooks.items()):
                 if hook is self:
@@ -45,6 +54,12 @@ def _is_in_trainer() -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _are_frozen(model: nn.Module) -> bool:
+    posteriors = (module for module in model.modules() if isinstance(module, Posterior))
+    parameters = [parameter for posterior in posteriors for parameter in posterior.parameters()]
+    return bool(parameters) and not any(parameter.requires_grad for parameter in parameters)
 
 
 def _has_kl(model: nn.Module) -> bool:
