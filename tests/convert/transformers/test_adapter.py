@@ -376,3 +376,16 @@ def test_predict_takes_a_dict_batch() -> None:
     ba.convert(model, ba.Softmax())
     with pytest.warns(UserWarning, match="nothing in it is random"):
         assert ba.predict(model, inputs, samples=4).mutual_information.max() < 1e-6
+
+
+def test_models_of_an_older_transformers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    model = transformers.BertModel(transformers.BertConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    monkeypatch.setattr(sys.modules["transformers"], "__version__", "4.57.6")
+    with pytest.raises(
+        ValueError, match=r"BertModel is a model of transformers 4\.57\.6, .*Use transformers 5\.0 or newer"
+    ):
+        ba.convert(model, ba.Weibull())
+    monkeypatch.undo()
+    assert ba.summary(ba.convert(model, ba.Weibull())).of("converted")

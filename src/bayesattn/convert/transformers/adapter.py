@@ -23,6 +23,8 @@ from bayesattn.convert.transformers.surroundings import PassesOnInput, is_window
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
+OLDEST = 5
+"""The first major version of transformers that this works with."""
 _HOOKS = "_bayesattn_padding_hooks"
 """Where a model keeps the hooks that pass on what it was given."""
 _CROSS = re.compile("cross|encoder_attn|EncDec")
@@ -129,7 +131,14 @@ def pretrained_models(model: nn.Module) -> dict[str, Any]:
     cls = _pretrained_class()
     if cls is None:
         return {}
-    return {name: module for name, module in model.named_modules() if isinstance(module, cls)}
+    models = {name: module for name, module in model.named_modules() if isinstance(module, cls)}
+    version: str = sys.modules["transformers"].__version__
+    if models and int(version.partition(".")[0]) < OLDEST:
+        raise ValueError(
+            f"{type(next(iter(models.values()))).__name__} is a model of transformers {version}, whose attention is called in another "
+            f"way, and some of it would stay as it is without a word. Use transformers {OLDEST}.0 or newer: pip install -U transformers."
+        )
+    return models
 
 
 def _roots(model: nn.Module) -> list[Any]:
