@@ -24,8 +24,8 @@ def test_without_gradio_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         bayesattn(monkeypatch, "explore", "somewhere")
 
 
+@pytest.mark.skipif(util.find_spec("gradio") is None, reason="needs the extra explore")
 def test_a_folder_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("gradio")
     with pytest.raises(SystemExit, match=r"bayesattn: model=somewhere is no folder: name the folder of a finished run"):
         bayesattn(monkeypatch, "explore", "somewhere")
 

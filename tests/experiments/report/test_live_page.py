@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,8 @@ from bayesattn.experiments.runs import configure, run
 from helpers.browser import needs_browser, set_window, started_browser
 from helpers.saved_models import save_classifier
 
-gradio = pytest.importorskip("gradio")
-pytestmark = needs_browser
+# gradio itself is imported in the tests: it takes seconds, which a collection should not
+pytestmark = [needs_browser, pytest.mark.skipif(find_spec("gradio") is None, reason="needs the extra explore")]
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +112,22 @@ def test_images_are_chosen_and_dropped(browser: webdriver.Chrome, tmp_path: Path
         browser.find_element(By.CSS_SELECTOR, "input[type=file]").send_keys(str(tmp_path / "dropped.png"))
         wait_for(browser, ".verdict", probability(subject.fitted(picture)))
         assert "Right is" not in browser.find_element(By.CSS_SELECTOR, ".verdict").text
+        slide(browser, "which image", 7)
+        wait_for(browser, ".verdict", probability(subject.example(TEST, 7)[0]))
+        assert "Right is" in browser.find_element(By.CSS_SELECTOR, ".verdict").text
+        WebDriverWait(browser, 60).until(
+            lambda _: not browser.find_elements(By.CSS_SELECTOR, "[data-testid=image] img")
+        )
+        slide(browser, "samples", 5)
+        wait_for(browser, ".verdict", "because the 5 samples disagree")
         severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
         assert severe == []  # gradio warns of a method of its own that is not implemented
         assert requested(browser) == {"127.0.0.1"}
 
 
 def test_an_address_that_cannot_be_used_is_refused() -> None:
+    import gradio
+
     from bayesattn.experiments.report.live_page import served
 
     with gradio.Blocks(analytics_enabled=False) as page:

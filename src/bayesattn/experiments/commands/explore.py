@@ -38,7 +38,9 @@ def explore_model(command: ExploreCommand, console: Console) -> None:
     with served(live_page(subject), command.host, command.port, command.browser) as address:
         console.print(f"{subject.title}: {address} (Ctrl-C ends it)", soft_wrap=True, highlight=False, markup=False)
         if not is_loopback(command.host):
-            console.print(f"Everybody who can reach {command.host} can use it: there is no password.", soft_wrap=True)
+            console.print(
+                f"It listens at {command.host}: whoever reaches that can use it, there is no password.", soft_wrap=True
+            )
         try:
             Event().wait()
         except KeyboardInterrupt:

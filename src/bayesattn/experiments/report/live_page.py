@@ -52,7 +52,7 @@ def live_page(subject: TextModel | ImageRun) -> gradio.Blocks:
             return gradio.skip() if answered is None else verdict(answered, subject.classes, threshold)
 
         everything = [samples, threshold, *ask.given]
-        for happens in (page.load, samples.release, *ask.happens):
+        for happens in (page.load, samples.input, *ask.happens):
             happens(answer, everything, [last, said, looked], api_visibility="private", trigger_mode="always_last")
         threshold.input(decide, [last, threshold], said, trigger_mode="always_last", **HIDDEN)
     return page
@@ -85,10 +85,11 @@ class _Image:
             type="pil", image_mode="RGB", sources=["upload", "clipboard"], label="or an image of your own", height=200
         )
         inverted = gradio.Checkbox(label="dark on light: invert it", visible=subject.task.channels == 1)
-        names.input(self._other_set, names, [number, dropped], **HIDDEN)
-        number.input(lambda: None, None, dropped, **HIDDEN)
+        other_set = names.input(self._other_set, names, [number, dropped], **HIDDEN)
+        other_image = number.input(lambda: None, None, dropped, trigger_mode="always_last", **HIDDEN)
         self.given = [names, number, dropped, inverted]
-        self.happens = [names.input, number.release, dropped.upload, dropped.clear, inverted.input]
+        # after what was dropped has gone: it would be looked at in place of the image that was chosen
+        self.happens = [other_set.then, other_image.then, dropped.upload, dropped.clear, inverted.input]
 
     def _other_set(self, name: str) -> tuple[Any, None]:
         return gradio.Slider(maximum=len(self.subject.sets[name]), value=1), None
