@@ -60,7 +60,7 @@ $(VENV)/docs-installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/test-installed: $(BIN)/python pyproject.toml constraints.txt
 	@echo "Installing bayesattn and its test tools into $(VENV) (once, a few minutes) ..."
-	$(PIP) -e '.[experiments,hf,graphs,ray,docs,dev]'
+	$(PIP) -e '.[experiments,hf,graphs,ray,explore,docs,dev]'
 	$(PIP) --no-deps timm # without torchvision, which has no CPU build there: see tests/helpers/torchvision_stand_in.py
 	$(PIP) --no-deps laplace-torch asdfghjkl backpack-for-pytorch curvlinops-for-pytorch einconv einops linear_operator opt_einsum unfoldNd # an oracle of the tests, without torchvision
 	$(PIP) --no-deps peft lightning # recipes of docs/tools.md; without the CUDA that their torch would be

@@ -31,6 +31,9 @@ COMMANDS = {
         "which", "WhichCommand", "write_which", "Write which method to use, from the results of table keep."
     ),
     "report": Command("report", "ReportCommand", "write_report", "A report: one HTML file to open in a browser."),
+    "explore": Command(
+        "explore", "ExploreCommand", "explore_model", "A model asked live: type a sentence or drop an image."
+    ),
     "align": Command("align", "AlignCommand", "draw_alignment", "Draw where a translation model looks."),
     "interpolate": Command(
         "texts", "InterpolateCommand", "interpolate", "Texts between two sentences, by an autoencoder."

@@ -9,13 +9,16 @@ from typing import Any
 
 from bayesattn_command import COMMANDS
 
+EXTRAS = {"ray": "ray", "gradio": "explore", "transformers": "hf"}
+"""Where a package is asked for; others come with `experiments`."""
+
 
 def run() -> None:
     """Run the command that the arguments name."""
     try:
         _run(sys.argv[1], sys.argv[2:])
     except ModuleNotFoundError as missing:
-        extra = "ray" if missing.name == "ray" else "experiments"
+        extra = EXTRAS.get(missing.name or "", "experiments")
         sys.exit(f"The bayesattn command needs {missing.name}: pip install 'bayesattn[{extra}]'.")
 
 

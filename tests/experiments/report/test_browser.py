@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
@@ -16,36 +14,17 @@ from selenium.webdriver.support.select import Select
 from bayesattn.experiments.report import sections
 from bayesattn.experiments.report.page import Page, write_page
 from bayesattn.experiments.tables.summary import summarise
+from helpers.browser import needs_browser, set_window, started_browser
 from helpers.report_cases import MODELS, SENTENCE, page
 from helpers.table_cases import RESULTS, TABLE
 
-BROWSER, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (BROWSER and DRIVER), reason="needs Debian's chromium and chromium-driver (.ci/run installs them)"
-)
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    assert BROWSER is not None
-    options.binary_location = BROWSER
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-        f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    yield driver
-    driver.quit()
+    with started_browser(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -67,10 +46,7 @@ def shown_weights(browser: webdriver.Chrome) -> list[str]:
 def test_it_loads_without_errors_and_fits_the_window(
     browser: webdriver.Chrome, tmp_path: Path, scheme: str, width: int
 ) -> None:
-    emulated = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", emulated)
-    metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    set_window(browser, width, scheme)
     browser.get(write_page(page(), tmp_path / "report.html").as_uri())
     assert browser.get_log("browser") == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
@@ -116,6 +92,28 @@ def test_a_sentence_is_coloured_by_its_weights(opened: webdriver.Chrome) -> None
     )
     mean = weights.mean[0, 2]
     assert strengths == pytest.approx((mean / mean.max()).tolist(), abs=1e-3)
+
+
+def test_the_squares_are_all_weights_of_a_head_and_a_click_chooses_the_query(opened: webdriver.Chrome) -> None:
+    choose(opened, "head", "2")
+    weights = MODELS["first"][0].layers["layer 0"]
+    for place, values in enumerate((weights.mean[1], weights.deviation[1])):
+        alphas = opened.execute_script(
+            """const canvas = document.querySelectorAll(".maps canvas")[arguments[0]], width = canvas.width, size = width / 4;
+            const data = canvas.getContext("2d").getImageData(0, 0, width, width).data;
+            const alpha = (x, y) => data[4 * ((y + 0.5) * size * width + (x + 0.5) * size) + 3] / 255;
+            return [0, 1, 2, 3].map((y) => [0, 1, 2, 3].map((x) => alpha(x, y)));""",
+            place,
+        )
+        for shown, row in zip(alphas, (values / values.max()).tolist(), strict=True):
+            assert shown == pytest.approx(row, abs=0.01)
+        caption = opened.find_elements(By.CSS_SELECTOR, ".maps figcaption")[place].text
+        assert caption.endswith(f"up to {values.max().item():.3f}")
+    canvas = opened.find_elements(By.CSS_SELECTOR, ".maps canvas")[0]
+    webdriver.ActionChains(opened).move_to_element(
+        canvas
+    ).click().perform()  # the middle: where the third of four rows begins
+    assert "query 3" in opened.find_element(By.CSS_SELECTOR, "[role=status]").text
 
 
 def test_the_explorer_works_with_the_keyboard(opened: webdriver.Chrome) -> None:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 
 from bayesattn.experiments.report.model_page import model_page
 from bayesattn.experiments.report.page import Page, write_page
@@ -15,12 +14,13 @@ from bayesattn.experiments.report.runs_page import runs_page
 from bayesattn.experiments.report.table_page import table_page
 from bayesattn.experiments.runs import configure, load_run, run
 from bayesattn.experiments.tables import results as kept_results
+from helpers.saved_models import save_classifier
 from helpers.table_cases import RESULTS
 
 
 def explorer_of(page: Page) -> list[dict]:
     (section,) = [section for section in page.sections if section.title == "What does it look at?"]
-    found = re.search(r'<script type="application/json">(.*?)</script>', section.body)
+    found = re.search(r"<template>(.*?)</template>", section.body)
     assert found is not None
     return json.loads(found[1])
 
@@ -86,25 +86,7 @@ def test_runs_of_series_show_their_intervals(tmp_path: Path) -> None:
 
 @pytest.fixture
 def saved_model(tmp_path: Path) -> Path:
-    """A tiny converted classifier with a tokenizer of whole words."""
-    transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-
-    import bayesattn as ba
-
-    words = ["[PAD]", "[UNK]", "good", "bad", "film"]
-    tokenizer = Tokenizer(WordLevel({word: place for place, word in enumerate(words)}, "[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
-    fast.save_pretrained(tmp_path / "model")
-    torch.manual_seed(0)
-    config = transformers.BertConfig(
-        vocab_size=5, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16
-    )
-    model = ba.convert(transformers.BertForSequenceClassification(config), ba.Weibull(k=2.0))
-    model.save_pretrained(tmp_path / "model")
+    save_classifier(tmp_path / "model")
     return tmp_path / "model"
 
 
@@ -127,3 +109,21 @@ def test_sentences_that_cannot_be_read_are_named(saved_model: Path, tmp_path: Pa
     (tmp_path / "bytes.txt").write_bytes(b"\xff\xfe good")
     with pytest.raises(ValueError, match=r"bytes\.txt is not text in UTF-8"):
         model_page(saved_model, tmp_path / "bytes.txt")
+
+
+def test_a_folder_whose_model_would_be_run_with_made_up_parts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sentences.txt").write_text("good film")
+    for name, message in (
+        ("nothing", r"nothing holds no saved model: config\.json is missing\. Write it with model\.save_pretrained"),
+        ("tagger", r"tagger holds a BertForTokenClassification, not a text classifier: take a folder"),
+        (
+            "mute",
+            r"mute holds a model without a tokenizer: write the tokenizer beside it with tokenizer\.save_pretrained",
+        ),
+    ):
+        if name == "tagger":
+            save_classifier(tmp_path / name, "BertForTokenClassification")
+        elif name == "mute":
+            save_classifier(tmp_path / name, tokenizer=False)
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
+            model_page(tmp_path / name, tmp_path / "sentences.txt")

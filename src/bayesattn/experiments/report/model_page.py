@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from bayesattn.experiments.report import sections
 from bayesattn.experiments.report.page import Page
 from bayesattn.experiments.report.runs_page import DRAWS, EXPLORED
-from bayesattn.experiments.tasks.portrait import Portrait, words
-from bayesattn.inspection import attention_weights
+from bayesattn.experiments.report.saved_classifier import encoded, explored_text, saved_classifier
+from bayesattn.experiments.tasks.portrait import words
 from bayesattn.prediction.predictions import CategoricalPrediction
 from bayesattn.prediction.sampled import predict
 
@@ -22,14 +21,14 @@ AT_ONCE = 32
 
 def model_page(model: Path, sentences: Path) -> Page:
     """A converted text classifier that `save_pretrained` wrote, with its tokenizer, on a file of sentences, one a line."""
-    classifier, tokenizer = _loaded(model)
+    classifier, tokenizer = saved_classifier(model)
     texts = _lines(sentences)
     names = [classifier.config.id2label[index] for index in range(classifier.config.num_labels)]
     torch.manual_seed(0)
     prediction = CategoricalPrediction(
         torch.cat(
             [
-                predict(classifier, _encoded(tokenizer, texts[start : start + AT_ONCE]), SAMPLES).samples
+                predict(classifier, encoded(tokenizer, texts[start : start + AT_ONCE]), SAMPLES).samples
                 for start in range(0, len(texts), AT_ONCE)
             ],
             1,
@@ -55,17 +54,11 @@ def model_page(model: Path, sentences: Path) -> Page:
         (
             sections.most_and_least_certain(shown, Path(model).name),
             sections.entropies({Path(model).name: prediction.entropy}, {}, len(names)),
-            sections.explorer({Path(model).name: [_explored(classifier, tokenizer, texts[place]) for place in chosen]}),
+            sections.explorer(
+                {Path(model).name: [explored_text(classifier, tokenizer, texts[place], DRAWS) for place in chosen]}
+            ),
         ),
     )
-
-
-def _loaded(path: Path) -> tuple[Any, Any]:
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
-
-    from bayesattn.huggingface import from_pretrained
-
-    return from_pretrained(AutoModelForSequenceClassification, path).eval(), AutoTokenizer.from_pretrained(path)
 
 
 def _lines(path: Path) -> list[str]:
@@ -77,15 +70,3 @@ def _lines(path: Path) -> list[str]:
     if not texts:
         raise ValueError(f"{path} holds no sentence: put one on each line.")
     return texts
-
-
-def _encoded(tokenizer: Any, texts: list[str]) -> dict[str, torch.Tensor]:
-    return dict(tokenizer(texts, return_tensors="pt", padding=True, truncation=True))
-
-
-def _explored(model: Any, tokenizer: Any, text: str) -> sections.Explored:
-    inputs = _encoded(tokenizer, [text])
-    names = tuple(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()))
-    layers = attention_weights(model, inputs, DRAWS, generator=torch.Generator().manual_seed(0))
-    short = text if len(text) <= 50 else text[:49] + "…"
-    return sections.explored([short], [Portrait(names)], layers)[0]

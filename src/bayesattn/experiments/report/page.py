@@ -73,6 +73,6 @@ def template(name: str) -> jinja2.Template:
 
 
 def embedded(value: Any) -> Markup:
-    """JSON for a `<script type="application/json">`: nothing in it can end the element."""
+    """JSON for a `<template>`: nothing in it is markup."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028"))
+    return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026").replace("\u2028", "\\u2028"))

@@ -1,18 +1,22 @@
 "use strict";
 // The attention explorer: choose model, example, layer, head and query; see mean, deviation and prior of the weights, or one sample after another.
-for (const root of document.querySelectorAll(".explorer")) {
-  const models = JSON.parse(root.querySelector("script").textContent);
+const remembered = {}; // what was chosen last, for an explorer that takes the place of another one
+const startExplorer = (root) => {
+  root.dataset.started = true;
+  const models = JSON.parse(root.querySelector("template").content.textContent);
   const control = (name) => root.querySelector(`[name=${name}]`);
   const status = root.querySelector("[role=status]");
   const body = root.querySelector("tbody");
   const patches = root.querySelector(".patches");
   const sentence = root.querySelector(".sentence");
+  const maps = root.querySelectorAll(".maps figure");
   let sample = -1; // -1: the mean
 
   const fill = (select, names) => {
-    const before = select.selectedIndex;
+    const before = select.selectedIndex >= 0 ? select.selectedIndex : remembered[select.name] ?? 0;
     select.replaceChildren(...names.map((name, place) => new Option(name, place)));
-    select.selectedIndex = before >= 0 && before < names.length ? before : 0;
+    select.selectedIndex = before < names.length ? before : 0;
+    select.parentElement.hidden = names.length < 2 && ["model", "example"].includes(select.name);
   };
   const chosen = () => {
     const model = models[control("model").value];
@@ -29,6 +33,8 @@ for (const root of document.querySelectorAll(".explorer")) {
     const start = ((draw * layer.heads + head) * layer.queries + query) * layer.keys;
     return Array.from(numbers(layer, name).subarray(start, start + layer.keys), (share) => share / 65535);
   };
+  const table = (layer, head, name, draw = 0) => // of one head, query after query
+    Array.from({ length: layer.queries }, (_, query) => row(layer, name, head, query, draw)).flat();
   const refill = () => {
     const model = models[control("model").value ?? 0] ?? models[0];
     fill(control("example"), model.examples.map((example) => example.title));
@@ -66,7 +72,7 @@ for (const root of document.querySelectorAll(".explorer")) {
       button.style.setProperty("--w", value / highest);
       button.setAttribute("aria-pressed", place === query);
       button.setAttribute("aria-label", `query ${place + 1}`);
-      button.addEventListener("click", () => { control("query").value = place; draw(); });
+      button.addEventListener("click", () => ask(place));
       return button;
     });
   };
@@ -80,6 +86,33 @@ for (const root of document.querySelectorAll(".explorer")) {
       button.title = `${values[place].toFixed(3)} ± ${deviation[place].toFixed(3)}`;
       return button;
     }));
+  };
+  const ask = (place) => { remembered.query = control("query").value = place; draw(); };
+  const heat = (figure, words, values, layer, query, names) => { // [query, key], as strong as the value; a click on a row makes it the query
+    const [canvas, caption] = figure.children;
+    const size = Math.max(1, Math.floor(256 / Math.max(layer.queries, layer.keys)));
+    Object.assign(canvas, { width: size * layer.keys, height: size * layer.queries });
+    const brush = canvas.getContext("2d");
+    const style = getComputedStyle(root);
+    const highest = values.reduce((one, other) => Math.max(one, other), 1e-9);
+    brush.fillStyle = style.getPropertyValue("--strong");
+    values.forEach((value, place) => {
+      brush.globalAlpha = value / highest;
+      brush.fillRect(size * (place % layer.keys), size * Math.floor(place / layer.keys), size, size);
+    });
+    brush.globalAlpha = 1;
+    brush.strokeStyle = style.getPropertyValue("--accent");
+    brush.lineWidth = 2;
+    brush.strokeRect(1, size * query, canvas.width - 2, size);
+    caption.textContent = `${words}, up to ${highest.toFixed(3)}`;
+    canvas.setAttribute("aria-label", `${caption.textContent}; rows are queries, columns are keys`);
+    const place = (event) => [[event.offsetY / canvas.clientHeight, layer.queries], [event.offsetX / canvas.clientWidth, layer.keys]]
+      .map(([share, count]) => Math.min(count - 1, Math.max(0, Math.floor(share * count))));
+    canvas.onclick = (event) => ask(place(event)[0]);
+    canvas.onmousemove = (event) => {
+      const [row, column] = place(event);
+      canvas.title = `${names[row]} → ${names[column]}: ${values[row * layer.keys + column].toFixed(3)}`;
+    };
   };
   const draw = () => {
     const { example, layer, head, query } = chosen();
@@ -114,9 +147,12 @@ for (const root of document.querySelectorAll(".explorer")) {
     }));
     picture(example, query, values);
     words(example, query, values, deviation);
+    const all = sample < 0 ? ["mean"] : ["draws", sample];
+    heat(maps[0], sample < 0 ? "mean" : `sample ${sample + 1}`, table(layer, head, ...all), layer, query, names);
+    heat(maps[1], "standard deviation", table(layer, head, "deviation"), layer, query, names);
     const top = values.indexOf(Math.max(...values));
     const what = sample < 0 ? `mean of ${layer.samples} samples` : `sample ${sample + 1} of ${layer.samples}`;
-    status.textContent = `${example.title}. Layer ${layer.name}, head ${head + 1}, query ${query + 1} (${names[query] ?? ""}), ${what}: `
+    status.textContent = `“${example.title}”, layer ${layer.name}, head ${head + 1}, query ${query + 1} (${names[query] ?? ""}), ${what}: `
       + `most weight on ${names[top]}, ${values[top].toFixed(3)}; the prior gives it ${prior[top].toFixed(3)}.`;
   };
   const next = (step) => {
@@ -126,9 +162,14 @@ for (const root of document.querySelectorAll(".explorer")) {
   };
   fill(control("model"), models.map((model) => model.name));
   refill();
+  control("query").value = remembered.query ?? 0;
   draw();
-  for (const name of ["model", "example", "layer", "head"]) control(name).addEventListener("change", () => { refill(); draw(); });
-  control("query").addEventListener("input", draw);
+  for (const name of ["model", "example", "layer", "head"])
+    control(name).addEventListener("change", () => { remembered[name] = control(name).selectedIndex; refill(); draw(); });
+  control("query").addEventListener("input", () => ask(+control("query").value));
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const redraw = () => root.isConnected ? draw() : scheme.removeEventListener("change", redraw); // the squares have the scheme's colours
+  scheme.addEventListener("change", redraw);
   control("next").addEventListener("click", () => next(1));
   control("mean").addEventListener("click", () => { sample = -1; draw(); });
   root.addEventListener("keydown", (event) => {
@@ -137,4 +178,6 @@ for (const root of document.querySelectorAll(".explorer")) {
     if (event.key === "p") next(-1);
     if (event.key === "m") { sample = -1; draw(); }
   });
-}
+};
+const startExplorers = () => document.querySelectorAll(".explorer:not([data-started])").forEach(startExplorer);
+startExplorers();
