@@ -10,7 +10,10 @@ from bayesattn.experiments.tables.registered import add
 OF_GLUE = tuple(metric for metric in CLASSES if metric.ours in ("score", "nll", "ece", "aurc"))
 OF_CLINC150 = (
     *(metric for metric in QUALITY if metric.ours in ("accuracy", "nll", "ece", "aurc")),
-    Metric("", "auroc_oos_entropy", "AUROC % of out of scope, entropy", True, scale=100.0),
+    *(
+        Metric("", f"auroc_oos_{score}", f"AUROC % of out of scope, {score}", True, scale=100.0)
+        for score in ("entropy", "energy", "distance")
+    ),
 )
 WHOLE = {"learning_rate": 1e-4, "samples": 10}
 """The whole of MiniLM is trained, at the rate of table bam-5; on CLINC150 its upper two layers."""
