@@ -11,7 +11,8 @@ import pytest
 from helpers.processes import started
 
 
-@pytest.mark.parametrize("way", ["replicated", pytest.param("sharded", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["replicated", "sharded"])
 def test_two_processes_agree_with_one(tmp_path: Path, way: str) -> None:
     script = Path(__file__).parent / "distributed.py"
     with ExitStack() as stack:

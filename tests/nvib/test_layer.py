@@ -191,7 +191,7 @@ SIZES = {
 }
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=80, deadline=None, derandomize=True)
 @given(**SIZES)
 def test_every_size_is_finite(**sizes: object) -> None:
     extreme(**sizes)  # pyright: ignore

@@ -141,6 +141,7 @@ def test_the_prior_of_dirichlet_attention_has_no_kl_to_itself() -> None:
     assert latents.local_kl.eq(0).all()
 
 
+@pytest.mark.slow
 def test_the_command_writes_histograms_of_every_prior_and_attention(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

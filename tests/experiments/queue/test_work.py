@@ -36,15 +36,15 @@ def kept(place: Path) -> list[dict]:
     return read(place / "results" / "short-runs-short.json").runs
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
-def test_killed_several_times_it_loses_and_repeats_nothing(kills: int, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_killed_ten_times_it_loses_and_repeats_nothing(tmp_path: Path) -> None:
     order = Order("short-runs", "short")
     configs = list(order.configs.values())
     undisturbed = without_times([run(config, tmp_path / "alone") for config in configs])
     place = tmp_path / "killed"
     Queue(place / "queue").add(order)
     written: dict[str, bytes] = {}
-    for kill in range(kills):
+    for kill in range(10):
         before = lines_of_history(place / "runs", configs)
         process = started(place, jobs=1 + kill % 2)
         while process.is_alive() and lines_of_history(place / "runs", configs) < before + 1 + kill % 3:

@@ -48,6 +48,7 @@ def _stopped_and_gone_on_with(table: Table, path: Path, tmp_path: Path, monkeypa
         list(measure_fluency(path, table, tmp_path / "elsewhere"))
 
 
+@pytest.mark.slow
 def test_from_runs_to_drawings_and_again_from_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = small_table()
     with pytest.raises(FileNotFoundError, match="make them with `bayesattn table nvae --budget small`"):

@@ -143,6 +143,7 @@ def task_without_figures() -> dict[str, float]:
     return task.evaluate(lambda given: task.predict(model, given, 1, False), task.load()).metrics
 
 
+@pytest.mark.slow
 def test_a_run_learns_the_language_and_is_loaded_again(tmp_path: Path) -> None:
     config = configure(
         "multi30k",

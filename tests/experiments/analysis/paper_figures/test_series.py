@@ -14,6 +14,7 @@ from bayesattn.experiments.tables.base import Budget
 from bayesattn.experiments.tasks import TASKS
 
 
+@pytest.mark.slow
 def test_the_figure_has_the_series_and_each_methods_prediction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Budget(seeds=1, training={"epochs": 2, "samples": 2}, task_options={"hidden": 8, "feedforward": 8})
     monkeypatch.setitem(TABLES["thesis-3.11"].budgets, "tiny", {"toy-m3": tiny})
