@@ -20,6 +20,7 @@ TEXT_ENCODERS = [
     "albert",
     "bert",
     "big_bird",
+    "big_bird, original_full",
     "camembert",
     "canine",
     "convbert",
@@ -137,6 +138,7 @@ DECODERS = [
 SEQ2SEQ = [
     "bart",
     "bigbird_pegasus",
+    "bigbird_pegasus, original_full",
     "blenderbot",
     "blenderbot-small",
     "fsmt",
@@ -249,6 +251,8 @@ _EXPERTS = {"n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense
 _ATTENTION_LAST = {"layer_types": ["linear_attention", "full_attention"]}
 SETTINGS: dict[str, dict[str, Any]] = {
     "align": {"projection_dim": 640, "vision_config": {"image_size": 64, "num_hidden_layers": 2, "hidden_dim": 2560}},
+    "big_bird, original_full": {"attention_type": "original_full"},
+    "bigbird_pegasus, original_full": {"attention_type": "original_full"},
     "swin": _SWIN,
     "swinv2": _SWIN,
     "donut-swin": _SWIN,
@@ -360,25 +364,30 @@ _HEADS = {
 
 @dataclass(frozen=True)
 class SmallModel:
-    """One architecture."""
+    """One architecture; after a comma in its name, which form of it."""
 
     name: str
     kind: str
 
     @property
+    def type(self) -> str:
+        """The name of its kind of config."""
+        return self.name.partition(", ")[0]
+
+    @property
     def model_class(self) -> str:
         """The name of its class in transformers."""
-        found = MODELS.get(self.name) or next(
-            (names[self.name] for names in _HEADS[self.kind] if self.name in names), None
+        found = MODELS.get(self.type) or next(
+            (names[self.type] for names in _HEADS[self.kind] if self.type in names), None
         )
         if found is None:
-            raise ValueError(f"transformers has no {self.kind} of type {self.name!r}.")
+            raise ValueError(f"transformers has no {self.kind} of type {self.type!r}.")
         return found[0] if isinstance(found, (tuple, list)) else found
 
     def build(self) -> nn.Module:
         """With random weights, always the same, in eval mode; scores are large enough for attention to matter."""
         torch.manual_seed(0)
-        config_class = CONFIG_MAPPING[self.name]
+        config_class = CONFIG_MAPPING[self.type]
         settings = {**_small(config_class), **SETTINGS.get(self.name, {})}
         model = getattr(transformers, self.model_class)(config_class(**settings)).eval()
         with torch.no_grad():
@@ -415,6 +424,9 @@ class SmallModel:
 MORE_INPUTS: dict[str, Callable[[], dict[str, Tensor]]] = {
     "layoutlm": lambda: {"bbox": torch.arange(4).expand(2, 9, 4) * 10},
     "lilt": lambda: {"bbox": torch.arange(4).expand(2, 9, 4) * 10},
+    "longformer": lambda: {
+        "global_attention_mask": torch.tensor([[1, 0, 0, 0, 0, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0, 0, 0, 0]])
+    },
 }
 
 

@@ -411,7 +411,7 @@ def page(kept: dict[str, Any]) -> str:
         else:
             counts["wrong"] += 1
         table.append(
-            f"| {entry['class']} | {entry['kind']} | {' | '.join(_SIGNS[each.partition(':')[0]] for each in words)} |"
+            f"| {_title(name, entry)} | {entry['kind']} | {' | '.join(_SIGNS[each.partition(':')[0]] for each in words)} |"
         )
         first = next((each for each in words if each.startswith("refused")), None)
         if first is not None:
@@ -441,6 +441,12 @@ def page(kept: dict[str, Any]) -> str:
     if notes:
         parts += ["## Notes", "\n".join(notes)]
     return "\n\n".join("\n".join(_wrapped(line) for line in part.split("\n")) for part in parts) + "\n"
+
+
+def _title(name: str, entry: dict[str, Any]) -> str:
+    """The class, and which form of it."""
+    form = name.partition(", ")[2]
+    return f"{entry['class']} ({form})" if form else entry["class"]
 
 
 _SIGNS = {RIGHT: "✓", NOT_APPLICABLE: "–", "refused": "✗", "": "", "WRONG": "**WRONG**", "fails": "**WRONG**"}

@@ -30,7 +30,9 @@ TEXT: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["deberta-v2", "bloom", "xlnet", "swinv2", "swin", "gpt_neox", "gpt_oss"])
+@pytest.mark.parametrize(
+    "name", ["deberta-v2", "bloom", "xlnet", "swinv2", "swin", "gpt_neox", "gpt_oss", "longformer"]
+)
 def test_architectures_are_right_in_every_column_that_applies(name: str) -> None:
     matrix = support_matrix.load()
     trial = matrix.Trial(next(small for small in matrix.all_models() if small.name == name))
@@ -178,10 +180,12 @@ def test_gradient_checkpointing_gives_the_same_gradients() -> None:
 
 
 def test_what_cannot_be_right_is_refused_by_name() -> None:
-    longformer = transformers.LongformerModel(transformers.LongformerConfig(**TEXT, attention_window=4))
-    with pytest.raises(ValueError, match="LongformerSelfAttention is not one softmax over the keys of each query"):
-        ba.convert(longformer, ba.Weibull())
-    assert [layer.state for layer in ba.summary(longformer).layers] == ["cannot be converted"]
+    long_t5 = transformers.LongT5EncoderModel(
+        transformers.LongT5Config(vocab_size=31, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
+    )
+    with pytest.raises(ValueError, match="LongT5LocalAttention is not one softmax over the keys of each query"):
+        ba.convert(long_t5, ba.Weibull())
+    assert [layer.state for layer in ba.summary(long_t5).layers] == ["cannot be converted"]
     big_bird = transformers.BigBirdModel(transformers.BigBirdConfig(**TEXT))
     with pytest.raises(ValueError, match="attention_type='original_full'"):
         ba.convert(big_bird, ba.Weibull())

@@ -14,6 +14,7 @@ from bayesattn.convert.transformers.adapter import is_converted, pretrained_mode
 from bayesattn.convert.transformers.attention_function import ARGUMENTS, passage_of
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.redirection import Redirection
+from bayesattn.convert.transformers.sliding_windows import WINDOWED, attend_in_windows
 from bayesattn.convert.transformers.surroundings import examples_of_model, is_windowed
 from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import examples
@@ -22,8 +23,6 @@ _SPARSE = "is not one softmax over the keys of each query: it attends in blocks,
 _REFUSED = {
     "BigBirdBlockSparseAttention": f"{_SPARSE}. Use attention_type='original_full' in its config",
     "BigBirdPegasusBlockSparseAttention": f"{_SPARSE}. Use attention_type='original_full' in its config",
-    "LongformerSelfAttention": f"{_SPARSE}: windows, and global tokens",
-    "LEDEncoderSelfAttention": f"{_SPARSE}: windows, and global tokens",
     "LongT5LocalAttention": _SPARSE,
     "LongT5TransientGlobalAttention": _SPARSE,
     "PegasusXGlobalLocalAttention": _SPARSE,
@@ -61,7 +60,7 @@ class OwnAttentionAdapter(Adapter):
         heads, head_dim = sizes(layer)  # pyright: ignore[reportGeneralTypeIssues]
         attach_posterior(layer, posterior, num_heads=heads, head_dim=head_dim)
         layer.__dict__[ARGUMENTS] = list(inspect.signature(layer.forward).parameters)
-        change_class(layer, Redirected)
+        change_class(layer, InWindows if type(layer).__name__ in WINDOWED else Redirected)
 
     def revert_layer(self, layer: nn.Module) -> None:
         restore_class(layer)
@@ -87,6 +86,13 @@ class Redirected(nn.Module):
             examples.value = outer
         redirection.check()
         return output
+
+
+class InWindows(Redirected):
+    """Put before Longformer's attention: the same attention with a mask."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return attend_in_windows(self, posterior_of(self), *args, **kwargs)
 
 
 def _candidates(model: nn.Module) -> dict[str, nn.Module]:
