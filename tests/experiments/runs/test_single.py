@@ -14,6 +14,7 @@ import torch
 
 from bayesattn.experiments.data.files import DataError
 from bayesattn.experiments.runs import RunFolder, configure, load_run, run
+from bayesattn.experiments.runs.single import commit
 from bayesattn.experiments.runs.training import Trainer
 from helpers.processes import started
 
@@ -35,6 +36,27 @@ def test_a_run_writes_its_folder_and_is_never_computed_again(tmp_path: Path, mon
     (path / "checkpoint.pt").write_bytes(b"killed after its result and before this was removed")
     assert run(config, tmp_path) == result
     assert {each.name for each in path.iterdir()} == names
+
+
+def test_the_commit_is_that_of_the_code_whatever_became_of_results(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        person = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        return subprocess.run(["git", *person, *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    source = tmp_path / "src"
+    source.mkdir()
+    git("init", "--quiet")
+    assert commit(source) == "unknown"
+    for file in (source / "code.py", tmp_path / "results.json"):
+        file.write_text("1")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "first")
+    head = git("rev-parse", "--short=12", "HEAD").strip()
+    assert commit(source) == head
+    (tmp_path / "results.json").write_text("2")
+    assert commit(source) == head
+    (source / "code.py").write_text("2")
+    assert commit(source) == f"{head}-dirty"
 
 
 def test_a_loaded_run_predicts_as_it_did(tmp_path: Path) -> None:

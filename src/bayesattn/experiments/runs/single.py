@@ -172,20 +172,26 @@ def _config_of(result: dict[str, Any], folder: RunFolder) -> RunConfig:
         ) from None
 
 
-def commit() -> str:
-    """The commit of this code, marked if files differ from it; "unknown" outside a repository."""
-    here = Path(__file__).resolve().parent
+SOURCE = Path(__file__).resolve().parents[2]
+
+
+def commit(source: Path = SOURCE) -> str:
+    """The commit of this code, marked if its files differ from it; "unknown" outside a repository.
+
+    Other files may differ: results are written while runs go on.
+    """
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        head = _git(source, "rev-parse", "--short=12", "HEAD")
+        if head.returncode != 0:
+            return "unknown"
+        same = _git(source, "diff", "--quiet", "HEAD", "--", ".").returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
-    return answer.stdout.strip() if answer.returncode == 0 else "unknown"
+    return head.stdout.strip() if same else f"{head.stdout.strip()}-dirty"
+
+
+def _git(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10)
 
 
 def _tensors(models: list[nn.Module]) -> dict[str, Tensor]:
