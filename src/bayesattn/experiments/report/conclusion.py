@@ -35,7 +35,9 @@ def conclusion(results: Mapping[str, Mapping[str, Any]]) -> str:
     plain, cost, found = reference(results), costs(results), []
     seeds = {result.get("config", {}).get("seed") for result in results.values()}
     likelihoods = {name: value for name, result in results.items() if (value := _likelihood(result)) is not None}
-    aurocs = {name: statistics.fmean(values) for name, result in results.items() if (values := _aurocs(result))}
+    of_kinds = {name: values for name, result in results.items() if (values := _aurocs(result))}
+    aurocs = {name: statistics.fmean(values) for name, values in of_kinds.items()}
+    kinds = max(map(len, of_kinds.values()), default=1)
 
     def said(what: str, figures: dict[str, float], words: str) -> None:
         if plain not in figures or len(figures) < 2:
@@ -46,7 +48,11 @@ def conclusion(results: Mapping[str, Mapping[str, Any]]) -> str:
         found.append((best, f"the best {what}" + ("" if best == plain else f" ({gain}{price})")))
 
     said("likelihood", likelihoods, "{gain:.3f} nats an example above {name}")
-    said("AUROC of what is outside", aurocs, "{best:.3f}, {name} {plain:.3f}")
+    said(
+        f"AUROC of what is outside{f', mean of {kinds} kinds' if kinds > 1 else ''}",
+        aurocs,
+        "{best:.3f}, {name} {plain:.3f}",
+    )
     if not found:
         return ""
     if len(found) == 2 and found[0][0] == found[1][0]:
