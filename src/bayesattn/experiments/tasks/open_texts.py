@@ -58,12 +58,10 @@ class OpenTextTask(Task):
         texts = load_open_texts(self.name)
         order = torch.randperm(len(texts.train), generator=torch.Generator().manual_seed(0))
         chosen = [texts.train[index] for index in order[: self.options.train_examples].tolist()]
-        test, labels = self._encoded(texts.test, texts, "test")
-        short_first = lengths(test).argsort(stable=True)  # predictions are made of neighbours together: little padding
         return Splits(
             self._encoded(chosen, texts, "train"),
             self._encoded(texts.validation, texts, "validation"),
-            (test[short_first], labels[short_first]),
+            _short_first(self._encoded(texts.test, texts, "test")),
         )
 
     def build(self, dropout: float) -> nn.Module:
@@ -81,7 +79,10 @@ class OpenTextTask(Task):
 
     def evaluate(self, predict: Predictor, splits: Splits) -> Evaluation:
         outside = load_open_texts(self.name).outside
-        return figures_of_knowing(predict, splits, {name: self._inputs(texts, name) for name, texts in outside.items()})
+        inputs = {name: _short_first((self._inputs(texts, name),))[0] for name, texts in outside.items()}
+        return figures_of_knowing(
+            predict, Splits(*map(_short_first, (splits.train, splits.validation, splits.test))), inputs
+        )
 
     def _encoded(self, part: Labelled, texts: OpenTexts, name: str) -> Examples:
         numbers = {label: number for number, label in enumerate(texts.classes)}
@@ -91,6 +92,12 @@ class OpenTextTask(Task):
     def _inputs(self, texts: list[str], name: str) -> Tensor:
         options = self.options
         return encoded(options.model, texts, None, options.max_length, options.frozen_layers, f"{self.name}-{name}")
+
+
+def _short_first(examples: Examples) -> Examples:
+    """Sorted by length: predictions are made of neighbours together, and little of them is padding then."""
+    order = lengths(examples[0]).argsort(stable=True)
+    return tuple(tensor[order] for tensor in examples)
 
 
 _WORDS: dict[SetName, str] = {
