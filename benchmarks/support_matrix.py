@@ -169,8 +169,8 @@ def predict(trial: Trial) -> None:
 
 
 def train(trial: Trial) -> str | None:
-    """The KL of each example is finite and is that of the example alone, without its padding; the negative ELBO has finite gradients
-    for the model and for the contextual prior of every layer that ran."""
+    """The KL of each example is finite and is that of the example alone, without its padding, and of as many weights; the negative
+    ELBO has finite gradients for the model and for the contextual prior of every layer that ran."""
     model = trial.converted(NOISY)
     torch.manual_seed(3)
     with torch.no_grad(), ba.record() as together:
@@ -181,19 +181,20 @@ def train(trial: Trial) -> str | None:
     remark = None
     for index in range(2):
         given = trial.alone(index)
+        torch.manual_seed(3)
+        with torch.no_grad(), ba.record() as alone:
+            model(**given)
+        counts = [
+            torch.stack([term.elements[i] for term in part.local_terms]).sum()
+            for part, i in ((alone, 0), (together, index))
+        ]
+        same(f"latents of example {index} alone", *counts, 0.0)
         if index and not _same_without_padding(trial, given, index):
             remark = (
                 "padded example not compared with itself alone: the model's own outputs differ, or mix the examples"
             )
             continue
-        torch.manual_seed(3)
-        with torch.no_grad(), ba.record() as alone:
-            model(**given)
         same(f"KL of example {index} alone", alone.local_kl, kl[index : index + 1], 1e-4)
-        counts = [
-            torch.stack([term.elements[i] for term in part.local_terms]) for part, i in ((alone, 0), (together, index))
-        ]
-        same(f"latents of example {index} alone", *counts, 0.0)
     model.train()
     torch.manual_seed(4)
     with ba.record() as latents:
@@ -212,14 +213,18 @@ def train(trial: Trial) -> str | None:
 
 
 def _same_without_padding(trial: Trial, given: dict[str, Any], index: int) -> bool:
-    """Whether the unconverted model gives a padded example what it gives the example alone, in its last hidden states too."""
+    """Whether the unconverted model gives a padded example what it gives the example alone, in its last hidden states."""
 
     def outputs(inputs: dict[str, Any]) -> list[Tensor]:
         torch.manual_seed(3)
         with torch.no_grad():
             output = trial.original(**inputs, output_hidden_states=True)
         named = (getattr(output, name, None) for name in ("hidden_states", "decoder_hidden_states"))
-        return [first_tensor(output), *(states[-1] for states in named if states)]
+        of_parts = (getattr(output, name, None) for name in ("text_model_output", "vision_model_output"))
+        states = [each[-1] for each in named if each] + [
+            part.last_hidden_state for part in of_parts if part is not None
+        ]
+        return states or [first_tensor(output)]
 
     try:
         alone, padded = outputs(given), outputs(trial.inputs)

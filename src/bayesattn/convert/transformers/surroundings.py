@@ -33,6 +33,9 @@ class Input:
         self.outer = outer
 
 
+DECODER_PADDING = "decoder_padding_mask"
+"""The argument of FSMT's decoder that is True at padding; its model's `attention_mask` is that of the source."""
+
 _inputs = PerThread(None)
 _KEPT = ("input_ids", "grid_thw", "image_grid_thw", "video_grid_thw")
 
@@ -41,7 +44,7 @@ class PassesOnInput:
     """Hooks around a model's forward: tell its attention layers how many examples it has, and which of its positions are padding.
 
     Cross-attention cannot know the second, and windows of images not the first. `parameters` are the names of the forward's arguments,
-    `main` is the name of the one that has the examples.
+    `main` is the name of the one that has the examples. A decoder that is no model of its own says its padding by `DECODER_PADDING`.
     """
 
     def __init__(self, parameters: list[str], main: str) -> None:
@@ -53,6 +56,9 @@ class PassesOnInput:
         given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
         mask = given.get("attention_mask")
         padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        if DECODER_PADDING in self.parameters:
+            is_padding = given.get(DECODER_PADDING)
+            padding = None if is_padding is None else ~is_padding
         names = (self.main, "inputs_embeds", self.parameters[0] if self.parameters else "")
         found = next((tensor for name in names if isinstance(tensor := given.get(name), Tensor) and tensor.dim()), None)
         batch = None if found is None else found.shape[0]
