@@ -19,7 +19,12 @@ from bayesattn.attention.masks import may_attend
 from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.convert.transformers.packing import add_to_examples
-from bayesattn.convert.transformers.surroundings import examples_of_model, has_shifted_windows, padding_of_model
+from bayesattn.convert.transformers.surroundings import (
+    attentions_are_collected,
+    examples_of_model,
+    has_shifted_windows,
+    padding_of_model,
+)
 from bayesattn.nvib.projected import ReadsLatent
 from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import examples, kl_is_wanted, record
@@ -151,7 +156,8 @@ def attention(
     if is_causal is None:
         is_causal = bool(getattr(module, "is_causal", False))  # a mask says it, made as for eager attention
     is_causal = is_causal and attention_mask is None and query.shape[2] > 1
-    wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
+    asked = any(given.get("output_attentions") for given in (others, passage.given))
+    wants_weights = asked or module.config.output_attentions or attentions_are_collected()
     if isinstance(module, ReadsLatent):
         if s_aux is not None:
             _refuse_unknown(module, {"s_aux": s_aux})
