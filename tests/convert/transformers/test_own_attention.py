@@ -18,6 +18,7 @@ pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bay
 
 import transformers
 
+from bayesattn.convert.transformers import redirection as redirection_module
 from bayesattn.convert.transformers.attention_function import Passage
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.redirection import Redirection
@@ -79,6 +80,39 @@ def test_weights_and_kl_are_those_of_attention_with_a_mask(how: str, blocking: f
     assert (weights[1, :, :, 3] == 0).all()
     torch.testing.assert_close(ours.local_kl, expected.local_kl)
     assert torch.equal(ours.local_terms[0].elements, expected.local_terms[0].elements)
+
+
+def test_multi_head_attention_forward_has_masks_that_are_true_where_they_block() -> None:
+    torch.manual_seed(0)
+    states, maps = torch.randn(4, 2, 8), [torch.randn(8, 8) for _ in range(4)]
+    posterior = ba.Softmax().bind(num_heads=2, head_dim=4)
+    future = torch.ones(4, 4, dtype=torch.bool).triu(1)
+    padding = torch.tensor([[False] * 4, [False, False, False, True]])
+
+    def attended(mask: Tensor) -> Tensor:
+        given: dict[str, Any] = dict(zip(("q_proj_weight", "k_proj_weight", "v_proj_weight"), maps[:3], strict=True))
+        padded = padding if mask.dtype == torch.bool else None
+        given.update(use_separate_proj_weight=True, key_padding_mask=padded, attn_mask=mask, training=False)
+        rest = (None, torch.zeros(24), None, None, False, 0.0, maps[3], None)
+        return F.multi_head_attention_forward(states, states, states, 8, 2, *rest, **given)[0]
+
+    for mask in (future, future.expand(4, 4, 4), torch.zeros(4, 4).masked_fill(future, -torch.inf)):
+        expected = attended(mask)
+        with Redirection(nn.Identity(), posterior, 2, Passage({})) as redirection:
+            ours = attended(mask)
+        redirection.check()
+        torch.testing.assert_close(ours, expected)
+
+
+def test_padded_queries_do_not_count_where_no_key_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    padding = torch.tensor([[True, True, True], [True, False, False]])
+    monkeypatch.setattr(redirection_module, "padding_of_model", lambda: padding)
+    posterior = ba.Weibull(k=5.0).bind(num_heads=2, head_dim=4)
+    query, key = torch.randn(2, 2, 3, 4), torch.randn(2, 2, 5, 4)
+    passage = Passage({"hidden_states": query, "key_value_states": key})
+    with ba.record() as latents, Redirection(nn.Identity(), posterior, 2, passage):
+        F.scaled_dot_product_attention(query, key, key)
+    assert latents.local_terms[0].rows.tolist() == [2 * 3.0, 2 * 1.0]
 
 
 def test_what_is_no_attention_goes_through() -> None:

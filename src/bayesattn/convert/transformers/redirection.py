@@ -159,8 +159,9 @@ class Redirection(TorchFunctionMode):
         batch, _, queries, _ = query.shape
         mask = with_low_values_blocked(attn_mask, has_shifted_windows(self.layer))
         counted = None
-        if kl_is_wanted() and mask is not None:
-            allowed = may_attend(mask).view((1,) * (4 - mask.dim()) + mask.shape)
+        if kl_is_wanted():
+            allowed = query.new_ones((1, 1), dtype=torch.bool) if mask is None else may_attend(mask)
+            allowed = allowed.view((1,) * (4 - allowed.dim()) + allowed.shape)
             counted = self._counted(allowed.expand(batch, allowed.shape[1], queries, key.shape[2]))
         return attend(
             query,
@@ -217,7 +218,9 @@ class Redirection(TorchFunctionMode):
         )
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         if attn_mask is not None:
-            scores = scores + (attn_mask.view(scores.shape) if attn_mask.dim() == 3 else attn_mask)
+            mask = attn_mask.view(scores.shape) if attn_mask.dim() == 3 else attn_mask
+            is_blocked = mask.dtype == torch.bool  # True means so here
+            scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min) if is_blocked else scores + mask
         if key_padding_mask is not None:
             scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min)
         drawn = self._draw(scores, k).to(v.dtype)

@@ -20,7 +20,7 @@ class Input:
         self,
         hook: PassesOnInput,
         padding: Tensor | None,
-        batch: int | None,
+        main: Tensor | None,
         tensors: dict[str, Tensor],
         config: Any,
         outer: Input | None,
@@ -31,7 +31,8 @@ class Input:
         self.config = config
         self.padding = padding
         """[batch, length], False where its own input is padding."""
-        self.batch = batch
+        self.batch = None if main is None else main.shape[0]
+        self.length = None if main is None or main.dim() < 2 else main.shape[1]
         self.outer = outer
 
 
@@ -63,9 +64,8 @@ class PassesOnInput:
             padding = None if is_padding is None else ~is_padding
         names = (self.main, "inputs_embeds", self.parameters[0] if self.parameters else "")
         found = next((tensor for name in names if isinstance(tensor := given.get(name), Tensor) and tensor.dim()), None)
-        batch = None if found is None else found.shape[0]
         tensors = {name: tensor for name in _KEPT if isinstance(tensor := given.get(name), Tensor)}
-        _inputs.value = Input(self, padding, batch, tensors, getattr(model, "config", None), _inputs.value)
+        _inputs.value = Input(self, padding, found, tensors, getattr(model, "config", None), _inputs.value)
 
     def after(self, model: nn.Module, args: Any, output: Any) -> None:
         """After it, also when it failed."""
@@ -84,6 +84,20 @@ def padding_of_model() -> Bool[Tensor, "batch length"] | None:
     """Padding of the model that is running; when gradient checkpointing runs a layer again, that of its first run."""
     given: Input | None = _inputs.value
     return as_in_first_run("padding", None if given is None else given.padding)
+
+
+def padding_of_queries(layer: nn.Module, batch: int, queries: int) -> Bool[Tensor, "batch queries"] | None:
+    """The same, of the queries of a layer; None where those are not what the model was given, but latents of their own.
+
+    With a cache they are the last ones of the padding; in a Q-Former, whose learned queries come before a text, the first ones.
+    """
+    given: Input | None = _inputs.value
+    leads = type(layer).__name__.endswith("QFormerMultiHeadAttention")
+    padding = None if given is None or not (leads or given.length in (None, queries)) else given.padding
+    padding = as_in_first_run("padding", padding)
+    if padding is None or padding.shape[0] != batch or padding.shape[1] < queries:
+        return None
+    return padding[:, :queries] if leads else padding[:, -queries:]
 
 
 def examples_of_model() -> int | None:
