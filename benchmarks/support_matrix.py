@@ -22,6 +22,7 @@ import tempfile
 import textwrap
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -367,14 +368,16 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
     commit = _git("rev-parse", "--short", "HEAD")  # of the code that is imported now
     context = multiprocessing.get_context("fork")  # what is imported already serves all
     for small in all_models():
-        before = kept["architectures"].get(small.name, {}).get("columns", {})
+        earlier = kept["architectures"].get(small.name, {})
+        before = earlier.get("columns", {})
         waiting = [name for name in columns if again or name not in before]
         if (names and small.name not in names) or not waiting:
             continue
         queue: Any = context.Queue()
         process = context.Process(target=try_out, args=(small, waiting, queue))
         process.start()
-        entry: dict[str, Any] = {"kind": small.kind, "class": "", "columns": dict(before)}
+        commits = {**earlier.get("commits", {}), **dict.fromkeys(waiting, commit)}
+        entry: dict[str, Any] = {"kind": small.kind, "class": "", "columns": dict(before), "commits": commits}
         answered: set[str] = set()
         for _ in range(len(waiting) + 1):
             try:
@@ -393,7 +396,6 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
                 entry["columns"][name] = f"fails: it ended, or took more than {SECONDS} s"
         kept["architectures"][small.name] = entry
         kept.update(
-            commit=commit,
             transformers=transformers.__version__,
             torch=torch.__version__,
             machine=f"{platform.machine()}, one thread",
@@ -452,7 +454,7 @@ def page(kept: dict[str, Any]) -> str:
     parts = [
         "# Support matrix",
         "Made by `python benchmarks/support_matrix.py run` and `render`, never edited; all words in "
-        f"`results/support_matrix.json`. Commit `{kept['commit']}`, transformers {kept['transformers']}, torch {kept['torch']}, "
+        f"`results/support_matrix.json`. {_commits(architectures)}, transformers {kept['transformers']}, torch {kept['torch']}, "
         f"{kept['machine']}. One small model with random weights of each architecture, with inputs of which one is padded; the posterior "
         "is `Weibull(k=5)` with a contextual prior, the seeds are fixed.",
         f"Of {len(architectures)} architectures, {counts['right']} are right in every column that applies, {counts['refused']} are refused "
@@ -468,6 +470,21 @@ def page(kept: dict[str, Any]) -> str:
     if notes:
         parts += ["## Notes", "\n".join(notes)]
     return "\n\n".join("\n".join(_wrapped(line) for line in part.split("\n")) for part in parts) + "\n"
+
+
+def _commits(architectures: dict[str, Any]) -> str:
+    """What was run at which commit: each with its columns, and for how many architectures."""
+    run_at: dict[str, Counter[str]] = {}
+    for entry in architectures.values():
+        for column, commit in entry["commits"].items():
+            run_at.setdefault(commit, Counter())[column] += 1
+    if len(run_at) == 1:
+        return f"Commit `{next(iter(run_at))}`"
+    parts = (
+        f"`{commit}` ({', '.join(f'{column}: {counts[column]}' for column in COLUMNS if counts[column])})"
+        for commit, counts in run_at.items()
+    )
+    return f"Commits {' and '.join(parts)}"
 
 
 def _title(name: str, entry: dict[str, Any]) -> str:
