@@ -357,7 +357,7 @@ def outcome(column: Callable[[Trial], str | None], trial: Trial) -> str:
 
 
 def _words(problem: Exception) -> str:
-    return " ".join(str(problem).split())[:900]
+    return " ".join(str(problem).partition("from user code:")[0].split())[:900]  # after that, paths of this machine
 
 
 def try_out(small: SmallModel, columns: list[str], queue: Any) -> None:
@@ -439,6 +439,7 @@ def page(kept: dict[str, Any]) -> str:
     columns = [name for name in COLUMNS if any(name in entry["columns"] for entry in architectures.values())]
     table, refused, notes = [], {}, []
     counts = dict.fromkeys(("right", "refused", "wrong"), 0)
+    is_whole = all(len(entry["columns"]) == len(columns) for entry in architectures.values())
     for name in sorted(architectures, key=lambda each: (architectures[each]["kind"], each)):
         entry = architectures[name]
         words = [entry["columns"].get(column, "") for column in columns]
@@ -467,10 +468,11 @@ def page(kept: dict[str, Any]) -> str:
         f"`results/support_matrix.json`. {_commits(architectures)}, transformers {kept['transformers']}, torch {kept['torch']}, "
         f"{kept['machine']}. One small model with random weights of each architecture, with inputs of which one is padded; the posterior "
         "is `Weibull(k=5)` with a contextual prior, the seeds are fixed.",
-        f"Of {len(architectures)} architectures, {counts['right']} are right in every column that applies, {counts['refused']} are refused "
+        f"Of {len(architectures)} architectures, {counts['right']} are right in every column that applies"
+        f"{'' if is_whole else ' and was run'}, {counts['refused']} are refused "
         f"in words, {counts['wrong']} are wrong.",
         "\n".join(meanings),
-        "✓ right, – does not apply, ✗ refused, **WRONG**: otherwise.",
+        "✓ right, – does not apply, ✗ refused, **WRONG**: otherwise" + ("." if is_whole else ", empty: not run yet."),
         "\n".join(
             [f"| architecture | kind | {' | '.join(columns)} |", f"| --- | --- |{' --- |' * len(columns)}", *table]
         ),
