@@ -306,6 +306,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "axial_pos_embds": False,
         "feed_forward_size": 48,
     },
+    "fsmt": {"use_cache": False},  # with a cache it masks nothing
     "led": {"max_encoder_position_embeddings": 64, "max_decoder_position_embeddings": 64, "attention_window": 4},
     "longformer": {"attention_window": 4},
     "convnext": {"image_size": 32, "hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2},

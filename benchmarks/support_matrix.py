@@ -22,6 +22,7 @@ import tempfile
 import textwrap
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,8 +170,8 @@ def predict(trial: Trial) -> None:
 
 
 def train(trial: Trial) -> str | None:
-    """The KL of each example is finite and is that of the example alone, without its padding; the negative ELBO has finite gradients
-    for the model and for the contextual prior of every layer that ran."""
+    """The KL of each example is finite and is that of the example alone, without its padding, and of as many weights; the negative
+    ELBO has finite gradients for the model and for the contextual prior of every layer that ran."""
     model = trial.converted(NOISY)
     torch.manual_seed(3)
     with torch.no_grad(), ba.record() as together:
@@ -181,19 +182,20 @@ def train(trial: Trial) -> str | None:
     remark = None
     for index in range(2):
         given = trial.alone(index)
+        torch.manual_seed(3)
+        with torch.no_grad(), ba.record() as alone:
+            model(**given)
+        counts = [
+            torch.stack([term.elements[i] for term in part.local_terms]).sum()
+            for part, i in ((alone, 0), (together, index))
+        ]
+        same(f"latents of example {index} alone", *counts, 0.0)
         if index and not _same_without_padding(trial, given, index):
             remark = (
                 "padded example not compared with itself alone: the model's own outputs differ, or mix the examples"
             )
             continue
-        torch.manual_seed(3)
-        with torch.no_grad(), ba.record() as alone:
-            model(**given)
         same(f"KL of example {index} alone", alone.local_kl, kl[index : index + 1], 1e-4)
-        counts = [
-            torch.stack([term.elements[i] for term in part.local_terms]) for part, i in ((alone, 0), (together, index))
-        ]
-        same(f"latents of example {index} alone", *counts, 0.0)
     model.train()
     torch.manual_seed(4)
     with ba.record() as latents:
@@ -212,14 +214,18 @@ def train(trial: Trial) -> str | None:
 
 
 def _same_without_padding(trial: Trial, given: dict[str, Any], index: int) -> bool:
-    """Whether the unconverted model gives a padded example what it gives the example alone, in its last hidden states too."""
+    """Whether the unconverted model gives a padded example what it gives the example alone, in its last hidden states."""
 
     def outputs(inputs: dict[str, Any]) -> list[Tensor]:
         torch.manual_seed(3)
         with torch.no_grad():
             output = trial.original(**inputs, output_hidden_states=True)
         named = (getattr(output, name, None) for name in ("hidden_states", "decoder_hidden_states"))
-        return [first_tensor(output), *(states[-1] for states in named if states)]
+        of_parts = (getattr(output, name, None) for name in ("text_model_output", "vision_model_output"))
+        states = [each[-1] for each in named if each] + [
+            part.last_hidden_state for part in of_parts if part is not None
+        ]
+        return states or [first_tensor(output)]
 
     try:
         alone, padded = outputs(given), outputs(trial.inputs)
@@ -275,21 +281,43 @@ def save(trial: Trial) -> None:
         same("plain", trial.real(trial.output(plain)), trial.real(trial.output(trial.original)))
 
 
-def compiled(trial: Trial) -> None:
-    """`torch.compile` (backend aot_eager) gives the same sampled outputs and KL."""
+def compiled(trial: Trial) -> str | None:
+    """`torch.compile` (backend aot_eager) gives the same sampled outputs and KL, when it compiles and when it runs what it
+    compiled."""
+    remark = None
     try:
-        torch.compile(copy.deepcopy(trial.original), backend="aot_eager")(**trial.inputs)
+        if not _draws_as_compiled(trial):
+            remark = (
+                "compiled, the model itself draws other random numbers (code whose result nobody reads is left out), so the noise "
+                "has a generator of its own"
+            )
     except Exception as problem:
         raise NotApplicable(f"the model itself does not: {problem}") from problem
     torch._dynamo.reset()
     model = trial.converted(NOISY)
+    in_graphs = torch.compile(model, backend="aot_eager")
     results = []
-    for function in (model, torch.compile(model, backend="aot_eager")):
+    for function in (model, in_graphs, in_graphs):
         torch.manual_seed(1)
-        with torch.no_grad(), ba.record() as latents, ba.sampling():
+        own = None if remark is None else torch.Generator().manual_seed(1)
+        with torch.no_grad(), ba.record() as latents, ba.sampling(generator=own):
             results.append((first_tensor(function(**trial.inputs)), latents.local_kl))
-    same("outputs", results[1][0], results[0][0], 1e-4)
-    same("KL", results[1][1], results[0][1], 1e-4)
+    expected, *found = results
+    for call, (output, kl) in zip(("", ", second call"), found, strict=True):
+        same(f"outputs{call}", output, expected[0], 1e-4)
+        same(f"KL{call}", kl, expected[1], 1e-4)
+    return remark
+
+
+def _draws_as_compiled(trial: Trial) -> bool:
+    """Whether the unconverted model takes the same random numbers from torch's generator, compiled or not."""
+    states = []
+    for function in (trial.original, torch.compile(copy.deepcopy(trial.original), backend="aot_eager")):
+        torch.manual_seed(1)
+        with torch.no_grad():
+            function(**trial.inputs)
+        states.append(torch.get_rng_state())
+    return torch.equal(*states)
 
 
 COLUMNS: dict[str, Callable[[Trial], str | None]] = {
@@ -319,7 +347,7 @@ def outcome(column: Callable[[Trial], str | None], trial: Trial) -> str:
 
 
 def _words(problem: Exception) -> str:
-    return " ".join(str(problem).split())[:900]
+    return " ".join(str(problem).partition("from user code:")[0].split())[:900]  # after that, paths of this machine
 
 
 def try_out(small: SmallModel, columns: list[str], queue: Any) -> None:
@@ -340,14 +368,16 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
     commit = _git("rev-parse", "--short", "HEAD")  # of the code that is imported now
     context = multiprocessing.get_context("fork")  # what is imported already serves all
     for small in all_models():
-        before = kept["architectures"].get(small.name, {}).get("columns", {})
+        earlier = kept["architectures"].get(small.name, {})
+        before = earlier.get("columns", {})
         waiting = [name for name in columns if again or name not in before]
         if (names and small.name not in names) or not waiting:
             continue
         queue: Any = context.Queue()
         process = context.Process(target=try_out, args=(small, waiting, queue))
         process.start()
-        entry: dict[str, Any] = {"kind": small.kind, "class": "", "columns": dict(before)}
+        commits = {**earlier.get("commits", {}), **dict.fromkeys(waiting, commit)}
+        entry: dict[str, Any] = {"kind": small.kind, "class": "", "columns": dict(before), "commits": commits}
         answered: set[str] = set()
         for _ in range(len(waiting) + 1):
             try:
@@ -366,7 +396,6 @@ def run(names: list[str], with_compile: bool, again: bool) -> None:
                 entry["columns"][name] = f"fails: it ended, or took more than {SECONDS} s"
         kept["architectures"][small.name] = entry
         kept.update(
-            commit=commit,
             transformers=transformers.__version__,
             torch=torch.__version__,
             machine=f"{platform.machine()}, one thread",
@@ -400,6 +429,7 @@ def page(kept: dict[str, Any]) -> str:
     columns = [name for name in COLUMNS if any(name in entry["columns"] for entry in architectures.values())]
     table, refused, notes = [], {}, []
     counts = dict.fromkeys(("right", "refused", "wrong"), 0)
+    is_whole = all(len(entry["columns"]) == len(columns) for entry in architectures.values())
     for name in sorted(architectures, key=lambda each: (architectures[each]["kind"], each)):
         entry = architectures[name]
         words = [entry["columns"].get(column, "") for column in columns]
@@ -425,13 +455,14 @@ def page(kept: dict[str, Any]) -> str:
     parts = [
         "# Support matrix",
         "Made by `python benchmarks/support_matrix.py run` and `render`, never edited; all words in "
-        f"`results/support_matrix.json`. Commit `{kept['commit']}`, transformers {kept['transformers']}, torch {kept['torch']}, "
+        f"`results/support_matrix.json`. {_commits(architectures)}, transformers {kept['transformers']}, torch {kept['torch']}, "
         f"{kept['machine']}. One small model with random weights of each architecture, with inputs of which one is padded; the posterior "
         "is `Weibull(k=5)` with a contextual prior, the seeds are fixed.",
-        f"Of {len(architectures)} architectures, {counts['right']} are right in every column that applies, {counts['refused']} are refused "
+        f"Of {len(architectures)} architectures, {counts['right']} are right in every column that applies"
+        f"{'' if is_whole else ' and was run'}, {counts['refused']} are refused "
         f"in words, {counts['wrong']} are wrong.",
         "\n".join(meanings),
-        "✓ right, – does not apply, ✗ refused, **WRONG**: otherwise.",
+        "✓ right, – does not apply, ✗ refused, **WRONG**: otherwise" + ("." if is_whole else ", empty: not run yet."),
         "\n".join(
             [f"| architecture | kind | {' | '.join(columns)} |", f"| --- | --- |{' --- |' * len(columns)}", *table]
         ),
@@ -441,6 +472,21 @@ def page(kept: dict[str, Any]) -> str:
     if notes:
         parts += ["## Notes", "\n".join(notes)]
     return "\n\n".join("\n".join(_wrapped(line) for line in part.split("\n")) for part in parts) + "\n"
+
+
+def _commits(architectures: dict[str, Any]) -> str:
+    """What was run at which commit: each with its columns, and for how many architectures."""
+    run_at: dict[str, Counter[str]] = {}
+    for entry in architectures.values():
+        for column, commit in entry["commits"].items():
+            run_at.setdefault(commit, Counter())[column] += 1
+    if len(run_at) == 1:
+        return f"Commit `{next(iter(run_at))}`"
+    parts = (
+        f"`{commit}` ({', '.join(f'{column}: {counts[column]}' for column in COLUMNS if counts[column])})"
+        for commit, counts in run_at.items()
+    )
+    return f"Commits {' and '.join(parts)}"
 
 
 def _title(name: str, entry: dict[str, Any]) -> str:

@@ -3,10 +3,11 @@
 import asyncio
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from bayesattn.scopes.variable import ScopeVariable
+from bayesattn.scopes.variable import PerThread, ScopeVariable
 
 
 def test_blocks_nest_and_close_at_an_exception() -> None:
@@ -39,7 +40,7 @@ COMPILED = """
 import asyncio, torch
 from torch import nn
 import bayesattn as ba
-from bayesattn.scopes.variable import ScopeVariable
+from bayesattn.scopes.variable import PerThread, ScopeVariable
 
 variable = ScopeVariable("test()", None)
 compiled = torch.compile(lambda x: x if variable.get() is None else x + variable.get(), backend="eager", fullgraph=True)
@@ -58,6 +59,16 @@ with ba.record() as latents:
     layer(x, x, x)
 assert len(latents) == 1, len(latents)
 
+kept = PerThread(None)
+
+def write_and_read(x):
+    kept.value = 3
+    torch._dynamo.graph_break()
+    return x + kept.value
+
+assert torch.compile(write_and_read, backend="eager")(zero) == 3
+assert kept.value == 3
+
 async def hold(value, seconds):
     with variable.held(torch.tensor(value)):
         await asyncio.sleep(seconds)
@@ -71,6 +82,18 @@ assert all("Do not await inside the block" in str(result) for result in results)
 """
 
 
+def test_each_thread_has_its_own_value() -> None:
+    kept = PerThread("first")
+    kept.value = "changed"
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.append(kept.value))
+    thread.start()
+    thread.join()
+    assert seen == ["first"]
+    assert kept.value == "changed"
+
+
 def test_compiled_code_sees_the_block_that_is_open_and_not_the_one_of_its_compilation() -> None:
-    """In a process without shape checks, which cannot be compiled. A model that first ran without a recorder had no KL in it."""
+    """In a process without shape checks, which cannot be compiled. A model that first ran without a recorder had no KL in it; what
+    was written before a graph break was lost, because an object of a subclass of threading.local has a `__dict__` that nobody reads."""
     subprocess.run([sys.executable, "-c", COMPILED], check=True, capture_output=True, text=True)

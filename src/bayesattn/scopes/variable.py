@@ -18,6 +18,8 @@ Value = TypeVar("Value")
 class PerThread(threading.local):
     """A value for each thread: enough for what begins and ends within one forward pass, in which no task can wait."""
 
+    __slots__ = ()  # with a `__dict__` of its own, beside that of the thread, compiled code would write to the wrong one
+
     def __init__(self, value: Any):  # called in each thread; torch.compile does not guard on what is found in the class
         self.value = value
 

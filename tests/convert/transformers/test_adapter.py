@@ -294,8 +294,10 @@ def test_compiled_it_is_the_same_in_one_graph(name: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def test_output_attentions_are_the_weights_as_drawn() -> None:
-    case = BY_NAME["BERT"]
+@pytest.mark.parametrize("name", ["BERT", "GPT-2"])
+def test_output_attentions_are_the_weights_as_drawn(name: str) -> None:
+    """GPT-2's layers are not told that anybody wants them."""
+    case = BY_NAME[name]
     model, inputs = ba.convert(case.build(), ba.Weibull(k=2.0)), case.inputs()
     with ba.sampling():
         first, second = (model(**inputs, output_attentions=True).attentions for _ in range(2))

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import bayesattn as ba
 from bayesattn.convert.transformers import attention_function
+from bayesattn.convert.transformers.surroundings import PassesOnInput, padding_of_queries
 
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
@@ -133,3 +135,50 @@ def test_a_layer_left_with_flash_attention_is_refused() -> None:
     ba.convert(model, ba.Weibull(k=1.0), where="last")
     with pytest.raises(ValueError, match=r"would run 'flash_attention_2'.*set_attn_implementation\('sdpa'\)"):
         model(torch.tensor([[3, 4]]))
+
+
+def test_learned_queries_before_a_text_are_not_padding() -> None:
+    """InstructBLIP's Q-Former: the mask is of queries and text, cross-attention has the queries alone."""
+    from transformers.models.instructblip.configuration_instructblip import InstructBlipQFormerConfig
+    from transformers.models.instructblip.modeling_instructblip import InstructBlipQFormerModel
+
+    config = InstructBlipQFormerConfig(
+        vocab_size=31,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        encoder_hidden_size=16,
+        cross_attention_frequency=1,
+    )
+    model = ba.convert(InstructBlipQFormerModel(config).eval(), ba.Weibull(k=5.0))
+    mask = torch.tensor([[1] * 8, [1, 1, 1, 1, 1, 0, 0, 0]])
+    for text in (5, 3):  # as many as there are queries, too
+        with torch.no_grad(), ba.record() as latents:
+            model(
+                torch.randint(3, 31, (2, text)),
+                attention_mask=mask[:, : 3 + text],
+                query_embeds=torch.randn(2, 3, 16),
+                encoder_hidden_states=torch.randn(2, 4, 16),
+            )
+        itself, cross = (term.rows.tolist() for term in latents.local_terms)
+        assert itself == [2 * (3.0 + text), 2 * 5.0]
+        assert cross == [2 * 3.0, 2 * 3.0]
+
+
+def test_queries_that_the_model_was_not_given_have_no_padding() -> None:
+    model: Any = nn.Module()
+    hook = PassesOnInput(["input_ids", "attention_mask"], "input_ids")
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    hook.before(model, (torch.zeros(2, 3), mask), {})
+    try:
+        assert padding_of_queries(nn.Identity(), 2, 2) is None
+        assert torch.equal(padding_of_queries(nn.Identity(), 2, 3), mask.bool())  # pyright: ignore[reportArgumentType]
+        assert padding_of_queries(nn.Identity(), 4, 3) is None
+        with_cache = {"input_ids": torch.zeros(2, 1), "attention_mask": mask}
+        hook.before(model, (), with_cache)
+        assert padding_of_queries(nn.Identity(), 2, 1).tolist() == [[True], [False]]  # pyright: ignore[reportOptionalMemberAccess]
+        hook.after(model, (), None)
+    finally:
+        hook.after(model, (), None)
+    assert padding_of_queries(nn.Identity(), 2, 3) is None

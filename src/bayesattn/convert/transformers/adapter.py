@@ -19,7 +19,7 @@ from bayesattn.convert.transformers.forgotten import ForgottenKL
 from bayesattn.convert.transformers.layer_sizes import sizes
 from bayesattn.convert.transformers.packing import is_packed
 from bayesattn.convert.transformers.peft import PARTS, adopt_posteriors
-from bayesattn.convert.transformers.surroundings import PassesOnInput, is_windowed
+from bayesattn.convert.transformers.surroundings import DECODER_PADDING, PassesOnInput, is_windowed
 from bayesattn.nvib import NVIB
 from bayesattn.posteriors import Posterior
 
@@ -199,14 +199,16 @@ def _own_config(root: Any) -> None:
 def _pass_on_input(part: Any) -> None:
     """Let a model tell its attention layers what they need of what it was given."""
     _remove_hooks(part)
-    names = list(inspect.signature(part.forward).parameters)
     layers = {name: layer for name, layer in part.named_modules() if _converted_to(layer) is not None}
-    if any(_asks_for_input(name, layer) for name, layer in layers.items()):
-        hook = PassesOnInput(names, part.main_input_name)
-        part.__dict__[_HOOKS] = [
-            part.register_forward_pre_hook(hook.before, with_kwargs=True),
-            part.register_forward_hook(hook.after, always_call=True),
-        ]
+    if not any(_asks_for_input(name, layer) for name, layer in layers.items()):
+        return
+    hooks = part.__dict__[_HOOKS] = []
+    for module in (part, getattr(part, "decoder", None)):
+        names = [] if module is None else list(inspect.signature(module.forward).parameters)
+        if module is part or DECODER_PADDING in names:
+            hook = PassesOnInput(names, part.main_input_name)
+            hooks.append(module.register_forward_pre_hook(hook.before, with_kwargs=True))
+            hooks.append(module.register_forward_hook(hook.after, always_call=True))
 
 
 def _tell_of_forgotten_kl(root: Any) -> None:

@@ -19,7 +19,12 @@ from bayesattn.attention.masks import may_attend
 from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.convert.transformers.packing import add_to_examples
-from bayesattn.convert.transformers.surroundings import examples_of_model, has_shifted_windows, padding_of_model
+from bayesattn.convert.transformers.surroundings import (
+    attentions_are_collected,
+    examples_of_model,
+    has_shifted_windows,
+    padding_of_queries,
+)
 from bayesattn.nvib.projected import ReadsLatent
 from bayesattn.posteriors import Posterior
 from bayesattn.scopes.recording import examples, kl_is_wanted, record
@@ -151,7 +156,8 @@ def attention(
     if is_causal is None:
         is_causal = bool(getattr(module, "is_causal", False))  # a mask says it, made as for eager attention
     is_causal = is_causal and attention_mask is None and query.shape[2] > 1
-    wants_weights = others.get("output_attentions") or module.config.output_attentions  # pyright: ignore
+    asked = any(given.get("output_attentions") for given in (others, passage.given))
+    wants_weights = asked or module.config.output_attentions or attentions_are_collected()
     if isinstance(module, ReadsLatent):
         if s_aux is not None:
             _refuse_unknown(module, {"s_aux": s_aux})
@@ -162,7 +168,7 @@ def attention(
     in_windows = module.__dict__[KIND] == "windows" and has_shifted_windows(module)
     attention_mask = with_low_values_blocked(attention_mask, in_windows)
     mask = _with_bias(attention_mask, position_bias)
-    query_mask = _query_mask(passage, attention_mask, query, key) if kl_is_wanted() else None
+    query_mask = _query_mask(module, passage, attention_mask, query, key) if kl_is_wanted() else None
     if s_aux is not None:
         key, value, mask, is_causal = _with_sink(s_aux, query, key, value, mask, is_causal)
     posterior = module._modules["posterior"]
@@ -253,7 +259,7 @@ def _with_sink(
     return key, value, torch.cat([added, of_sink], -1), False
 
 
-def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
+def _query_mask(layer: nn.Module, passage: Passage, mask: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
     """False for padded queries, so that they do not count in the KL: [batch, query].
 
     In self-attention the mask says it: a position that no query may attend to is padding. In cross-attention and with a cache,
@@ -262,7 +268,4 @@ def _query_mask(passage: Passage, mask: Tensor | None, query: Tensor, key: Tenso
     batch, _, queries, _ = query.shape
     if mask is not None and not passage.is_cross_attention and queries == key.shape[2]:
         return may_attend(mask).flatten(1, 2).any(1).expand(batch, -1)
-    padding = padding_of_model()
-    if padding is not None and padding.shape[0] == batch and padding.shape[1] >= queries:
-        return padding[:, -queries:]
-    return None
+    return padding_of_queries(layer, batch, queries)

@@ -139,6 +139,8 @@ class Redirection(TorchFunctionMode):
                 return attended
             itself = torch.eye(queries, dtype=torch.bool, device=allowed.device)
             return attended & (padding | (allowed & ~itself).flatten(1, 2).any(1))
+        if type(self.layer).__name__.endswith("FunnelRelMultiheadAttention"):
+            return _not_pooled_from_padding(self.layer, self.passage, queries)
         length = queries if self.passage.is_cross_attention else keys
         return padding[:, length - queries :] if padding is not None and padding.shape == (batch, length) else None
 
@@ -157,8 +159,9 @@ class Redirection(TorchFunctionMode):
         batch, _, queries, _ = query.shape
         mask = with_low_values_blocked(attn_mask, has_shifted_windows(self.layer))
         counted = None
-        if kl_is_wanted() and mask is not None:
-            allowed = may_attend(mask).view((1,) * (4 - mask.dim()) + mask.shape)
+        if kl_is_wanted():
+            allowed = query.new_ones((1, 1), dtype=torch.bool) if mask is None else may_attend(mask)
+            allowed = allowed.view((1,) * (4 - allowed.dim()) + allowed.shape)
             counted = self._counted(allowed.expand(batch, allowed.shape[1], queries, key.shape[2]))
         return attend(
             query,
@@ -215,7 +218,9 @@ class Redirection(TorchFunctionMode):
         )
         scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
         if attn_mask is not None:
-            scores = scores + (attn_mask.view(scores.shape) if attn_mask.dim() == 3 else attn_mask)
+            mask = attn_mask.view(scores.shape) if attn_mask.dim() == 3 else attn_mask
+            is_blocked = mask.dtype == torch.bool  # True means so here
+            scores = scores.masked_fill(mask, torch.finfo(scores.dtype).min) if is_blocked else scores + mask
         if key_padding_mask is not None:
             scores = scores.masked_fill(key_padding_mask[:, None, None, :], torch.finfo(scores.dtype).min)
         drawn = self._draw(scores, k).to(v.dtype)
@@ -240,6 +245,17 @@ def _allowed_in_windows(passage: Passage, scores: Tensor) -> Bool[Tensor, "#batc
     if not isinstance(mask, Tensor):
         return scores.new_ones((1, 1, 1, 1), dtype=torch.bool)
     return (mask > LOWEST_BIAS_IN_WINDOWS).repeat(scores.shape[0] // mask.shape[0], 1, 1).unsqueeze(1)
+
+
+def _not_pooled_from_padding(layer: Any, passage: Passage, queries: int) -> Bool[Tensor, "batch query"] | None:
+    """Of Funnel's queries that are pooled from the keys, those with real keys alone: the mask that the next layer has."""
+    mask = passage.given["attention_inputs"][2]
+    if mask is None:
+        return None
+    if layer.config.separate_cls:
+        mask = torch.cat([mask[:, :1], mask[:, :-1] if layer.config.truncate_seq else mask], 1)
+    pooled = F.max_pool1d(1.0 - mask[:, None].float(), 2, ceil_mode=True)[:, 0] == 0
+    return pooled if pooled.shape[1] == queries else None
 
 
 def _keys_of_product(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], Tensor | None]:

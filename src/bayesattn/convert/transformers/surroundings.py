@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from bayesattn.scopes.modes import as_in_first_run
@@ -18,7 +20,7 @@ class Input:
         self,
         hook: PassesOnInput,
         padding: Tensor | None,
-        batch: int | None,
+        main: Tensor | None,
         tensors: dict[str, Tensor],
         config: Any,
         outer: Input | None,
@@ -29,9 +31,13 @@ class Input:
         self.config = config
         self.padding = padding
         """[batch, length], False where its own input is padding."""
-        self.batch = batch
+        self.batch = None if main is None else main.shape[0]
+        self.length = None if main is None or main.dim() < 2 else main.shape[1]
         self.outer = outer
 
+
+DECODER_PADDING = "decoder_padding_mask"
+"""The argument of FSMT's decoder that is True at padding; its model's `attention_mask` is that of the source."""
 
 _inputs = PerThread(None)
 _KEPT = ("input_ids", "grid_thw", "image_grid_thw", "video_grid_thw")
@@ -41,7 +47,7 @@ class PassesOnInput:
     """Hooks around a model's forward: tell its attention layers how many examples it has, and which of its positions are padding.
 
     Cross-attention cannot know the second, and windows of images not the first. `parameters` are the names of the forward's arguments,
-    `main` is the name of the one that has the examples.
+    `main` is the name of the one that has the examples. A decoder that is no model of its own says its padding by `DECODER_PADDING`.
     """
 
     def __init__(self, parameters: list[str], main: str) -> None:
@@ -53,11 +59,13 @@ class PassesOnInput:
         given = {**dict(zip(self.parameters, args, strict=False)), **kwargs}
         mask = given.get("attention_mask")
         padding = mask.bool() if isinstance(mask, Tensor) and mask.dim() == 2 else None
+        if DECODER_PADDING in self.parameters:
+            is_padding = given.get(DECODER_PADDING)
+            padding = None if is_padding is None else ~is_padding
         names = (self.main, "inputs_embeds", self.parameters[0] if self.parameters else "")
         found = next((tensor for name in names if isinstance(tensor := given.get(name), Tensor) and tensor.dim()), None)
-        batch = None if found is None else found.shape[0]
         tensors = {name: tensor for name in _KEPT if isinstance(tensor := given.get(name), Tensor)}
-        _inputs.value = Input(self, padding, batch, tensors, getattr(model, "config", None), _inputs.value)
+        _inputs.value = Input(self, padding, found, tensors, getattr(model, "config", None), _inputs.value)
 
     def after(self, model: nn.Module, args: Any, output: Any) -> None:
         """After it, also when it failed."""
@@ -78,10 +86,33 @@ def padding_of_model() -> Bool[Tensor, "batch length"] | None:
     return as_in_first_run("padding", None if given is None else given.padding)
 
 
+def padding_of_queries(layer: nn.Module, batch: int, queries: int) -> Bool[Tensor, "batch queries"] | None:
+    """The same, of the queries of a layer; None where those are not what the model was given, but latents of their own.
+
+    With a cache they are the last ones of the padding; in a Q-Former, whose learned queries come before a text, the first ones.
+    """
+    given: Input | None = _inputs.value
+    leads = type(layer).__name__.endswith("QFormerMultiHeadAttention")
+    padding = None if given is None or not (leads or given.length in (None, queries)) else given.padding
+    padding = as_in_first_run("padding", padding)
+    if padding is None or padding.shape[0] != batch or padding.shape[1] < queries:
+        return None
+    return padding[:, :queries] if leads else padding[:, -queries:]
+
+
 def examples_of_model() -> int | None:
     """How many examples the model that is running was given."""
     given: Input | None = _inputs.value
     return as_in_first_run("examples", None if given is None else given.batch)
+
+
+def attentions_are_collected() -> bool:
+    """Whether the model that is running returns what its attention layers return as weights; many do not tell them."""
+    collector: Any = getattr(sys.modules.get("transformers.utils.output_capturing"), "_active_collector", None)
+    if collector is None:
+        return False
+    collected = collector.global_var if torch.compiler.is_compiling() else collector.get()
+    return collected is not None and any("attentions" in name for name in collected)
 
 
 def is_windowed(layer: nn.Module) -> bool:
