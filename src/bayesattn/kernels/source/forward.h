@@ -136,20 +136,3 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
         to[SECOND * plane] = (float)of.second, to[EXPONENTIAL * plane] = (float)of.exponentials;
     }
 }
-
-// False if some numbers are not ordinary: then nothing is computed.
-template <int KIND, int MODE>
-static bool forward(const Problem& p) {
-    // many samples share a tile of scores: fewer rows at once then, so that their sums stay in cache
-    const int64_t most_rows = std::max<int64_t>(1, 512 / (p.query_tile * p.samples)) * p.query_tile;
-    const int64_t blocks = (p.queries + most_rows - 1) / most_rows, items = p.batch * p.heads * blocks;
-    std::atomic<bool> ordinary{true};
-#pragma omp parallel for schedule(dynamic, 1) num_threads((int)p.threads)
-    for (int64_t item = 0; item < items; item++) {
-        const int64_t b = item / blocks / p.heads, h = item / blocks % p.heads, begin = item % blocks * most_rows;
-        const int64_t end = std::min(begin + most_rows, p.queries);
-        if (ordinary && !is_ordinary(p, b, h, begin, end)) ordinary = false;
-        if (ordinary) forward_rows<KIND, MODE>(p, b, h, begin, end);
-    }
-    return ordinary;
-}
