@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import bayesattn as ba
 from bayesattn.kernels import native
@@ -267,6 +268,30 @@ def test_threads_and_tiles_do_not_change_a_bit(
                     assert torch.equal(ours[part], expected[part]), (part, count, tile)
     finally:
         torch.set_num_threads(threads)
+
+
+@NATIVE
+def test_without_gradients_it_goes_past_the_dispatcher_to_the_same_numbers() -> None:
+    q, k, v = (torch.randn(1, 2, 70, 16, requires_grad=True) for _ in range(3))
+    calls: list[str] = []
+
+    class Listener(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            calls.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    def draw() -> Tensor:
+        torch.manual_seed(1)
+        return ba.attend(q, k, v, ba.Weibull(1.0), backend="native")
+
+    with torch.no_grad():
+        direct = draw()
+        with Listener():
+            heard = draw()
+    assert "bayesattn::attention" in calls
+    assert torch.equal(direct, heard)
+    assert torch.equal(draw(), direct)
+    assert draw().requires_grad
 
 
 @NATIVE

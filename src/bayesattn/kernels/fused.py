@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bayesattn.kernels.operator import attention
+from bayesattn.kernels.operator import attention_directly
 from bayesattn.numerics.counter_noise import CounterNoise
 from bayesattn.numerics.precision import compute_dtype
 from bayesattn.posteriors.fused_form import FusedForm, RowSums
@@ -118,7 +118,7 @@ def attend_fused(
     of_gamma = (noisy and form.noise == "gamma") or (with_kl and form.statistics == "gamma")
     if noisy or of_gamma:
         noise_scale = torch.as_tensor(form.scale, dtype=dtype, device=query.device).expand(rows)
-    output, _, statistics = attention(
+    output, _, statistics = attention_directly(
         query,
         key,
         value,
