@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.numerics.counter_noise import GENERATORS, dropout_threshold
+from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator, dropout_threshold
 from bayesattn.numerics.precision import to_dtype_of_input
 from bayesattn.posteriors.fused_form import NOISES, STATISTICS
 from bayesattn.support.compilation import constant_when_compiled
@@ -125,8 +125,8 @@ def _load(path: str, message: str) -> Library:
         functions = ctypes.CDLL(path)
     except OSError as error:
         return Library(None, f"the compiled kernel cannot be loaded: {error}")
-    for function in (functions.bayesattn_forward, functions.bayesattn_backward, functions.bayesattn_problem_size):
-        function.restype = c_int64
+    for name in ("forward", "backward", "dropout", "problem_size"):
+        getattr(functions, f"bayesattn_{name}").restype = c_int64
     if functions.bayesattn_problem_size() != ctypes.sizeof(_Problem):
         return Library(None, f"the compiled kernel {path} is of another version; delete it")
     for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.05)):
@@ -170,6 +170,24 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
 def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     """See `operator.attention_backward`."""
     return _backward(_functions(), saved, call)
+
+
+def dropout(tensor: Tensor, seed: int, generator: NoiseGenerator, p: float) -> Tensor:
+    """See `dropping.dropout`."""
+    tensor = tensor.contiguous()
+    dropped = torch.empty_like(tensor)
+    _functions().bayesattn_dropout(
+        c_void_p(tensor.data_ptr()),
+        c_void_p(dropped.data_ptr()),
+        c_int64(tensor.numel()),
+        c_int64(TYPES.index(tensor.dtype)),
+        c_int64(GENERATORS.index(generator)),
+        c_uint64(seed % 2**64),
+        c_int64(dropout_threshold(p)),
+        c_double(1.0 / (1.0 - p)),
+        c_int64(torch.get_num_threads()),
+    )
+    return dropped
 
 
 def _functions() -> ctypes.CDLL:

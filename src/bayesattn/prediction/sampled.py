@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from bayesattn.attention.dropping import CountedDropout
 from bayesattn.prediction.calling import batch_size, call, default_output, map_batch, tokenised
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
@@ -115,7 +116,8 @@ def sampled_outputs(
     in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
     running = _predicting(model, dropout)
     dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
-    with torch.no_grad(), noise, dropping:
+    counted = CountedDropout(generator) if dropout else nullcontext()
+    with torch.no_grad(), noise, dropping, counted:
         sampler = _Sampler(model, running, take, generator, not dropout and _only_outputs_are_drawn(model))
         while True:
             try:

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "backward.h"
+#include "dropout.h"
 #include "few_queries.h"
 #include "forward.h"
 
@@ -50,6 +51,11 @@ extern "C" int64_t bayesattn_backward(const Problem* p) {
     if (p->noise == GAMMA_DRAWS) return backward<GAMMA_DRAWS, GENERAL>(*p);
     if (p->noise == LOG_EXPONENTIAL) return backward_by_mode<LOG_EXPONENTIAL>(*p);
     return p->noise == NORMAL ? backward_by_mode<NORMAL>(*p) : backward_by_mode<NO_NOISE>(*p);
+}
+
+extern "C" int64_t bayesattn_dropout(const void* input, void* output, int64_t count, int64_t type, int64_t generator, uint64_t seed, int64_t threshold, double factor, int64_t threads) {
+    with_type(type, [&](auto type) { drop<decltype(type)::value>(input, output, count, generator, seed, (int32_t)threshold, (float)factor, threads); });
+    return true;
 }
 
 extern "C" int64_t bayesattn_problem_size() { return sizeof(Problem); }
