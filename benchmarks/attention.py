@@ -6,7 +6,7 @@ Each part takes a few minutes and replaces its own figures in the file of result
 that does nothing else; `--processor-time` takes the time of the processor with one thread, which other programs disturb less. Every
 method is timed in turn, again and again, and compared with sdpa in the same turn; the ratio given is the median over the turns. Extra
 memory is the peak of a process of its own above what its inputs take. float32, 8 heads of 64, Weibull k = 10 with a Gamma prior and its
-KL unless it says otherwise.
+KL unless it says otherwise. What is said to be bfloat16 is compared with sdpa, or the plain model, in bfloat16.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def methods(compiled: bool) -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
     return found
 
 
-def inputs(batch: int, length: int) -> tuple[Tensor, ...]:
+def inputs(batch: int, length: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     torch.manual_seed(0)
-    return tuple(torch.randn(batch, HEADS, length, FEATURES, requires_grad=True) for _ in range(3))
+    return tuple(torch.randn(batch, HEADS, length, FEATURES, dtype=dtype, requires_grad=True) for _ in range(3))
 
 
 def one_pass(method: Callable[..., tuple[Tensor, Tensor]], tensors: tuple[Tensor, ...], backward: bool) -> float:
@@ -158,6 +158,103 @@ def at_size(
     row["extra MiB"] = {name: extra_memory(name, batch, length) for name in every if "compiled" not in name}
     print("   extra MiB: " + ", ".join(f"{name} {value:.0f}" for name, value in row["extra MiB"].items()), flush=True)
     return row
+
+
+def in_bfloat16(quick: bool) -> list[dict[str, Any]]:
+    """Forward, and training step, with everything in bfloat16, against sdpa in bfloat16."""
+    rows = []
+    every = {"sdpa": sdpa, "native": bayesian("native"), "native, hash": bayesian("native", noise="hash")}
+    for batch, length in SIZES[:2] if quick else [*SIZES, (1, LONG[0])]:
+        tensors = inputs(batch, length, torch.bfloat16)
+        row: dict[str, Any] = {"batch": batch, "length": length, "load": load()}
+        for kind in ("forward", "training step"):
+            runs = {
+                name: (lambda m=method, kind=kind, tensors=tensors: one_pass(m, tensors, kind != "forward"))
+                for name, method in every.items()
+            }
+            row[kind] = interleaved(runs, 3 if quick else 7, "sdpa")
+            show(f"{batch} x {length} in bfloat16, {kind}", row[kind])
+        rows.append(row)
+    return rows
+
+
+def decoding(quick: bool) -> list[dict[str, Any]]:
+    """One query of each head against a cache of keys, sampled, without a KL."""
+    rows = []
+    posterior = ba.Weibull(K)
+    for dtype in (torch.float32, torch.bfloat16):
+        for batch, keys in [(1, 256)] if quick else [(1, 256), (8, 256), (1, 1024), (1, 4096), (8, 4096), (1, 16384)]:
+            torch.manual_seed(0)
+            query = torch.randn(batch, HEADS, 1, FEATURES, dtype=dtype)
+            key, value = (torch.randn(batch, HEADS, keys, FEATURES, dtype=dtype) for _ in range(2))
+
+            def timed(run: Callable[[], Any]) -> float:
+                start = clock()
+                with torch.no_grad(), ba.sampling():
+                    for _ in range(10):
+                        run()
+                return (clock() - start) / 10
+
+            tensors = (query, key, value)
+            runs: dict[str, Callable[[], float]] = {
+                "sdpa": lambda tensors=tensors: timed(lambda: F.scaled_dot_product_attention(*tensors)),
+                "native": lambda tensors=tensors: timed(lambda: ba.attend(*tensors, posterior)),
+            }
+            found = interleaved(runs, 3 if quick else 21, "sdpa")
+            show(f"one query, {batch} x {keys} keys in {str(dtype).removeprefix('torch.')}", found)
+            rows.append(
+                {
+                    "batch": batch,
+                    "keys": keys,
+                    "dtype": str(dtype).removeprefix("torch."),
+                    "load": load(),
+                    "time": found,
+                }
+            )
+    return rows
+
+
+def predictions(quick: bool) -> dict[str, Any]:
+    """`predict` with 32 samples of a BERT of MiniLM's shape, 16 texts of 64 tokens, in passes of the plain model over them."""
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=1000, hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+    )
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return transformers.BertForSequenceClassification(config).eval()
+
+    samples = 4 if quick else 32
+    ids = torch.randint(0, 1000, (16, 64))
+    texts = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    plain, dropping = model(), model()
+    every = ba.convert(model(), ba.Weibull(K))
+    last = ba.convert(model(), ba.Weibull(K), where=lambda name, _: ".layer.4." in name or ".layer.5." in name)
+
+    def one_plain_pass() -> float:
+        with torch.no_grad():
+            plain(**texts)  # the second one counts
+            start = clock()
+            plain(**texts)
+        return clock() - start
+
+    def predicted(model: nn.Module, **options: Any) -> float:
+        start = clock()
+        ba.predict(model, texts, samples, **options)
+        return clock() - start
+
+    runs: dict[str, Callable[[], float]] = {
+        "plain": one_plain_pass,
+        "all layers random": lambda: predicted(every),
+        "all layers random, max_rows=1024": lambda: predicted(every, max_rows=1024),
+        "last two of six": lambda: predicted(last),
+        "MC dropout": lambda: predicted(dropping, dropout=True),
+    }
+    found = interleaved(runs, 1 if quick else 5, "plain")
+    show(f"predict, {samples} samples, in passes of the plain model", found)
+    return {"batch": 16, "length": 64, "samples": samples, "load": load(), "time": found}
 
 
 def small(quick: bool) -> list[dict[str, Any]]:
@@ -245,10 +342,10 @@ def shared_samples(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def encoder(quick: bool) -> list[dict[str, Any]]:
-    """A training step of a 6-layer encoder of MiniLM's shape, Weibull against deterministic."""
+def encoder(quick: bool, autocast: bool = False) -> list[dict[str, Any]]:
+    """A training step of a 6-layer encoder of MiniLM's shape, Weibull against deterministic; in bfloat16 where it is autocast."""
     rows = []
-    for batch, length in [(4, 128)] if quick else [(16, 128), (4, 512)]:
+    for batch, length in [(4, 128)] if quick else [(16, 64), (16, 128), (4, 512)]:
         runs = {}
         for name in ("deterministic", "weibull"):
             torch.manual_seed(0)
@@ -261,14 +358,14 @@ def encoder(quick: bool) -> list[dict[str, Any]]:
             def step(model: nn.Module = model, x: Tensor = x, name: str = name) -> float:
                 model.zero_grad()
                 start = clock()
-                with ba.record() as latents:
-                    loss = model(x).square().mean((1, 2))
+                with ba.record() as latents, torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                    loss = model(x).float().square().mean((1, 2))
                 ba.elbo(loss, latents if name == "weibull" else None, kl_weight=1e-6).backward()
                 return clock() - start
 
             runs[name] = step
         found = interleaved(runs, 2 if quick else 7, "deterministic")
-        show(f"6-layer encoder at {batch} x {length}, training step", found)
+        show(f"6-layer encoder at {batch} x {length}, training step{' in bfloat16' if autocast else ''}", found)
         rows.append({"batch": batch, "length": length, "load": load(), "training step": found})
     return rows
 
@@ -327,7 +424,11 @@ def plot(results: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    every = [row for part in ("sizes", *map(str, LONG)) if part in results for row in results[part]["figures"]]
+    parts = [part for part in ("sizes", *map(str, LONG)) if part in results]
+    parts = [
+        part for part in parts if results[part]["machine"] == results[parts[0]]["machine"]
+    ]  # one plot, one machine
+    every = [row for part in parts for row in results[part]["figures"]]
     samples = results["samples"]["figures"] if "samples" in results else []
     panels = [panel for panel, rows in ((_plot_time, every), (_plot_memory, every), (_plot_samples, samples)) if rows]
     if not panels:
@@ -389,7 +490,9 @@ def main() -> None:
         return
     output = arguments.output or (None if arguments.quick else Path("results/attention_benchmark.json"))
     results: dict[str, Any] = json.loads(output.read_text()) if output is not None and output.exists() else {}
-    results["machine"] = {"cpu": _cpu(), "cores": os.cpu_count(), "threads": THREADS, "torch": torch.__version__}
+    before_parts = results.pop("machine", None)  # of all parts, in a file of before each had its own
+    for figures in results.values():
+        figures.setdefault("machine", before_parts)
     for part in arguments.parts:
         start, before = time.perf_counter(), load()
         figures = PARTS[part](arguments.quick)
@@ -397,6 +500,12 @@ def main() -> None:
         results[part + remark] = {
             "command": f"python benchmarks/attention.py --parts {part}{option}",
             "commit": commit(),
+            "machine": {
+                "cpu": _cpu(),
+                "cores": os.cpu_count(),
+                "threads": torch.get_num_threads(),
+                "torch": torch.__version__,
+            },
             "load": [before, load()],
             "minutes": round((time.perf_counter() - start) / 60, 2),
             "figures": figures,
@@ -411,10 +520,14 @@ def main() -> None:
 PARTS: dict[str, Callable[[bool], Any]] = {
     "sizes": sizes,
     **{str(length): partial(long, length=length) for length in LONG},
+    "bfloat16": in_bfloat16,
+    "decoding": decoding,
+    "predict": predictions,
     "small": small,
     "posteriors": posteriors,
     "samples": shared_samples,
     "encoder": encoder,
+    "encoder-bfloat16": partial(encoder, autocast=True),
     "nvib": nvib_key_bias,
 }
 

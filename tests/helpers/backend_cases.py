@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import bayesattn as ba
+from bayesattn.numerics.precision import compute_dtype
 
 POSTERIORS: dict[str, ba.Posterior] = {
     "softmax": ba.Softmax(),
@@ -32,8 +33,11 @@ POSTERIORS: dict[str, ba.Posterior] = {
 def results(
     posterior: ba.Posterior, tensors: tuple[Tensor, ...], dtype: torch.dtype, seed: int = 3, **arguments: Any
 ) -> dict[str, Tensor]:
-    """Everything that attention gives, by name: output, KL, counts, and the gradients of a function of output and KL."""
-    posterior = copy.deepcopy(posterior).to(dtype)
+    """Everything that attention gives, by name: output, KL, counts, and the gradients of a function of output and KL.
+
+    The parameters of the posterior are float32 where the tensors have 16 bits.
+    """
+    posterior = copy.deepcopy(posterior).to(compute_dtype(dtype))
     leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in tensors]
     torch.manual_seed(seed)
     with ba.record() as latents:
@@ -81,3 +85,20 @@ def assert_same(ours: dict[str, Tensor], reference: dict[str, Tensor]) -> None:
         scale = max(*network, rounding) if "network" in name else float(expected.abs().max())
         difference = float((ours[name] - expected).abs().max())
         assert difference < 1e-4 * scale + 1e-5, f"{name}: {difference:.2g} of {scale:.2g}"
+
+
+TOLERANCES = {torch.bfloat16: 2**-7, torch.float16: 2**-10}
+"""Of the largest number of the output: two roundings of a number of 8, or 11, bits. Gradients have twice that, the KL float32's."""
+
+
+def assert_near(ours: dict[str, Tensor], reference: dict[str, Tensor], dtype: torch.dtype) -> None:
+    """The results in 16 bits against `reference` in float64, of the same rounded inputs."""
+    for name in ("output", "kl", "query", "key", "value"):
+        expected = reference[name]
+        if dtype == torch.float16 and name != "kl":  # its gradients stop at its largest number
+            expected = expected.clamp(-65504, 65504)
+        scale = float(expected.abs().max())
+        tolerance = {"kl": 1e-4, "output": TOLERANCES[dtype]}.get(name, 2 * TOLERANCES[dtype])
+        assert ours[name].dtype == (torch.float32 if name == "kl" else dtype)
+        difference = float((ours[name].double() - expected).abs().max())
+        assert difference < tolerance * scale + 1e-5, f"{name}: {difference:.2g} of {scale:.2g}"

@@ -294,6 +294,17 @@ for posterior in (ba.Weibull(2.0), contextual, ba.LogNormal(0.5), dirichlet):
         loss = output.square().sum() + 0.01 * latents.local_kl.sum()
         found.append([output, latents.local_kl, *torch.autograd.grad(loss, leaves)])
     print(max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found)))
+for dtype in (torch.bfloat16, torch.float16):  # in units in which one bound does for all
+    tolerance = torch.finfo(dtype).eps * 1e4
+    found = []
+    for backend, of in (("reference", torch.float64), ("native", dtype)):
+        leaves = [x.detach().to(dtype).to(of).requires_grad_() for x in (q, k, v)]
+        torch.manual_seed(4)
+        with ba.record() as latents:
+            output = ba.attend(*leaves, ba.Weibull(2.0), dropout_p=0.2, backend=backend)
+        loss = output.double().square().sum() + 0.01 * latents.local_kl.sum()
+        found.append([output, *torch.autograd.grad(loss, leaves)])
+    print(max(float((a - b).abs().max() / a.abs().max()) for a, b in zip(*found)) / tolerance)
 q, k, v = (x.detach().clone() for x in (q, k, v))
 k[0, 1, 100, 3] = float("nan")
 ours, reference = (ba.attend(q, k, v, ba.Softmax(), backend=backend) for backend in ("native", "reference"))

@@ -62,6 +62,15 @@ def test_large_problems_run_native() -> None:
     assert "4,500,000 pairs" in found.reason
 
 
+@pytest.mark.skipif(native.library().functions is None, reason="no compiler")
+def test_without_gradients_smaller_problems_run_native() -> None:
+    """One step of decoding: eight heads, 256 keys."""
+    query, cache = torch.zeros(1, 8, 1, 16), torch.zeros(1, 8, 256, 16)
+    assert ba.kernels.explain(query, cache, cache, ba.Weibull()).backend == "reference"
+    with torch.no_grad():
+        assert ba.kernels.explain(query, cache, cache, ba.Weibull()).backend == "native"
+
+
 def test_without_native_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice.native, "library", lambda: native.Library(None, "no compiler was found"))
     assert ba.kernels.explain(LARGE, LARGE, LARGE, ba.Weibull()).backend == "chunked"

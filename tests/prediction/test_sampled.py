@@ -270,3 +270,59 @@ def test_an_error_of_the_model_is_not_held_against_vmap() -> None:
         ba.predict(model, torch.randn(3, 5, 9), samples=4)
     first, second = (ba.predict(m, x, samples=4, generator=torch.Generator().manual_seed(1)) for m in (model, twin))
     assert torch.equal(first.samples, second.samples)
+
+
+class Counting(nn.Module):
+    """Remembers how many rows each pass through it had."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+        self.expand = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.rows.append(len(x))
+        return self.expand(x)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3, 8, 100])
+def test_what_is_not_random_is_computed_once_for_each_input_whose_samples_fit(max_rows: int) -> None:
+    trunk = Counting()
+    model = nn.Sequential(trunk, Classifier(ba.Weibull(1.0)))
+    samples = ba.predict(model, torch.randn(5, 4, 8), samples=4, max_rows=max_rows).samples
+    assert samples.shape[:2] == (4, 5)
+    passes = -(-4 // max_rows) if max_rows < 4 else 1
+    assert sum(trunk.rows) == 5 * passes
+    assert max(trunk.rows) <= max(1, max_rows // 4)
+
+
+@pytest.mark.parametrize(("cache", "largest"), [(1, 64), (100 * 4 * 8 * 4, 100), (1 << 40, 1024)])
+def test_without_max_rows_parts_are_as_large_as_the_cache(
+    monkeypatch: pytest.MonkeyPatch, cache: int, largest: int
+) -> None:
+    """A row is four positions of eight features in float32; what comes after the first part is as large as fits."""
+    monkeypatch.setattr("bayesattn.prediction.sampled.cache_bytes", lambda: cache)
+    trunk = Counting()
+    model = nn.Sequential(trunk, nn.Linear(8, 8), Classifier(ba.Weibull(1.0)))
+    x = torch.randn(1500, 4, 8)
+    prediction = ba.predict(model, x, samples=1)
+    assert prediction.samples.shape[:2] == (1, 1500)
+    assert trunk.rows[0] == 64
+    assert sum(trunk.rows) == 1500
+    assert max(trunk.rows) <= largest
+    assert largest == 100 or max(trunk.rows) == largest
+
+
+def test_without_max_rows_a_folded_batch_is_as_large_as_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where vmap cannot run the model, rows are counted as they are."""
+    monkeypatch.setattr("bayesattn.prediction.sampled.cache_bytes", lambda: 1)
+
+    class Branching(Counting):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if bool(x.sum() < 1e9) else x
+
+    trunk = Branching()
+    model = nn.Sequential(Classifier(ba.Weibull(1.0)), trunk.expand, trunk, nn.Linear(8, 8))
+    model[0].head = nn.Identity()
+    assert ba.predict(model, torch.randn(40, 4, 8), samples=16).samples.shape[:2] == (16, 40)
+    assert set(trunk.rows[-8:]) == {64}

@@ -232,9 +232,9 @@ def _fused(
     with_kl = recording.kl_is_wanted()
     with torch.autocast(query.device.type, enabled=False):
         fused = kernels.attend_fused(
-            to_compute(query),
-            to_compute(key),
-            to_compute(value),
+            query if backend == "native" else to_compute(query),
+            key if backend == "native" else to_compute(key),
+            value if backend == "native" else to_compute(value),
             posterior.fused_form(key, query.shape[2], with_kl),
             kernels.Masks(allowed, masks.key_lengths, masks.is_causal, query.shape[2], key.shape[2]),
             bias,

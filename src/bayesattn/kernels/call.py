@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bayesattn.numerics.precision import compute_dtype
+
 # What the tiles of native and triton are written for, as in source/ordinary.h; `chunked` computes all else as `reference` does.
 LARGEST_SCORE, LARGEST_VALUE, LARGEST_NOISE_SCALE = 1e18, 1e25, 1e36
 
@@ -75,19 +77,24 @@ class Call(NamedTuple):
         return self.query.shape[1] // self.key.shape[1]
 
     def empty_results(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Room for the output, the log total of each row's weights, and the rows' statistics [4, batch, heads, query]."""
+        """Room for the output, the log total of each row's weights, and the rows' statistics [4, batch, heads, query].
+
+        The output has the dtype of the queries, what belongs to rows is float32 or better.
+        """
         batch, heads, queries, _ = self.query.shape
-        rows = (self.samples * batch, heads, queries)
+        rows, dtype = (self.samples * batch, heads, queries), compute_dtype(self.query.dtype)
         return (
             self.query.new_empty(*rows, self.value.shape[-1]),
-            self.query.new_empty(rows),
-            self.query.new_empty(4, batch, heads, queries),
+            self.query.new_empty(rows, dtype=dtype),
+            self.query.new_empty(4, batch, heads, queries, dtype=dtype),
         )
 
     def zero_gradients(self) -> tuple[Tensor, ...]:
         """Zeros for the gradients of `DIFFERENTIABLE`; of size 0 for what the call does not have."""
         tensors = [getattr(self, name) for name in DIFFERENTIABLE]
-        return tuple(self.query.new_zeros(0 if tensor is None else tensor.shape) for tensor in tensors)
+        return tuple(
+            self.query.new_zeros(0) if tensor is None else tensor.new_zeros(tensor.shape) for tensor in tensors
+        )
 
 
 def _largest(tensor: Tensor | None) -> float:

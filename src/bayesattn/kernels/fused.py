@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bayesattn.kernels.operator import attention
+from bayesattn.kernels.operator import attention_directly
 from bayesattn.numerics.counter_noise import CounterNoise
+from bayesattn.numerics.precision import compute_dtype
 from bayesattn.posteriors.fused_form import FusedForm, RowSums
 from bayesattn.support.annotations import Bool, Float
 
@@ -100,8 +101,11 @@ def attend_fused(
     dropout_p: float,
     counted: Bool[Tensor, "batch query"] | None,
 ) -> FusedAttention:
-    """Attention with the posterior of this form, in float32 or float64; `key` and `value` may have fewer heads than `query`."""
-    dtype = query.dtype
+    """Attention with the posterior of this form, in float32 or float64; `key` and `value` may have fewer heads than `query`.
+
+    `native` takes numbers of 16 bits as they are.
+    """
+    dtype = compute_dtype(query.dtype)
     batch, heads, queries, _ = query.shape
     rows = (batch, heads, queries)
     noisy = with_noise and form.noise != "none"
@@ -114,7 +118,7 @@ def attend_fused(
     of_gamma = (noisy and form.noise == "gamma") or (with_kl and form.statistics == "gamma")
     if noisy or of_gamma:
         noise_scale = torch.as_tensor(form.scale, dtype=dtype, device=query.device).expand(rows)
-    output, _, statistics = attention(
+    output, _, statistics = attention_directly(
         query,
         key,
         value,

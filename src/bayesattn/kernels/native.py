@@ -16,10 +16,13 @@ from torch import Tensor
 
 from bayesattn.kernels import build, chunked
 from bayesattn.kernels.call import Call, Saved
-from bayesattn.numerics.counter_noise import GENERATORS, dropout_threshold
+from bayesattn.numerics.counter_noise import GENERATORS, NoiseGenerator, dropout_threshold
+from bayesattn.numerics.precision import to_dtype_of_input
 from bayesattn.posteriors.fused_form import NOISES, STATISTICS
 from bayesattn.support.compilation import constant_when_compiled
 
+TYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""What the kernel reads and writes, as `Type` of source/problem.h numbers it; noise, weights, sums and KL are float32."""
 QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this
 
@@ -41,6 +44,7 @@ class _Problem(ctypes.Structure):
                 "samples",
                 "query_tile",
                 "threads",
+                "type",
             ]
         ),
         *((name, c_void_p) for name in ["query", "key", "value"]),
@@ -121,39 +125,40 @@ def _load(path: str, message: str) -> Library:
         functions = ctypes.CDLL(path)
     except OSError as error:
         return Library(None, f"the compiled kernel cannot be loaded: {error}")
-    for function in (functions.bayesattn_forward, functions.bayesattn_backward, functions.bayesattn_problem_size):
-        function.restype = c_int64
+    for name in ("forward", "backward", "dropout", "problem_size"):
+        getattr(functions, f"bayesattn_{name}").restype = c_int64
     if functions.bayesattn_problem_size() != ctypes.sizeof(_Problem):
         return Library(None, f"the compiled kernel {path} is of another version; delete it")
-    difference = _difference_from_chunked(functions)
-    if not difference < 1e-4:
-        return Library(
-            None,
-            f"the compiled kernel {path} fails its check (wrong by {difference:.2g}): report this, with your CPU and compiler",
-        )
+    for dtype, bound in ((torch.float32, 1e-4), (torch.bfloat16, 0.05)):
+        difference = _difference_from_chunked(functions, dtype)
+        if not difference < bound:
+            return Library(
+                None,
+                f"the compiled kernel {path} fails its check (wrong by {difference:.2g} in {dtype}): report this, with CPU and compiler",
+            )
     return Library(functions, message)
 
 
-def _difference_from_chunked(functions: ctypes.CDLL) -> float:
+def _difference_from_chunked(functions: ctypes.CDLL, dtype: torch.dtype) -> float:
     """The largest difference from plain torch, of outputs and gradients of a small problem with masks, noise and KL sums."""
-    grid = torch.linspace(-2.0, 2.0, 2 * 5 * 16)
+    grid = torch.linspace(-2.0, 2.0, 2 * 5 * 16).to(dtype)
     query, key = grid.sin().view(1, 2, 5, 16), (grid * 3).cos().repeat(14).view(1, 2, 70, 16)
     scale = torch.full((1, 2, 5), 0.3)
-    logits = (key.sum(-1) / 4).contiguous()
+    logits = (key.float().sum(-1) / 4).contiguous()
     worst = 0.0
     for noise, statistics in (("log_exponential", "shares"), ("normal", "squares")):
         call = Call(
             query, key, key.sin(), None, None, None, torch.tensor([11]), scale, logits, logits.logsumexp(-1, keepdim=True).expand(1, 2, 5),
             0.25, True, noise, "philox", 0.1, statistics, True, True, -1.0, 1, "native",
         )  # fmt: skip
-        ours, theirs = _forward(functions, call), chunked.forward(call)
+        ours, theirs = _forward(functions, call), _in_plain_torch(call)
         upstream = (query, torch.ones(4, 1, 2, 5), *theirs)
         pairs = [*zip(ours, theirs, strict=True)]
         pairs += zip(
-            _backward(functions, Saved(*upstream), call), chunked.backward(Saved(*upstream), call), strict=True
+            _backward(functions, Saved(*upstream), call), _backward_in_plain_torch(Saved(*upstream), call), strict=True
         )
         for one, other in pairs:
-            worst = max(worst, float(((one - other).abs() / (1.0 + other.abs())).max()))
+            worst = max(worst, float(((one.float() - other.float()).abs() / (1.0 + other.float().abs())).max()))
     return worst
 
 
@@ -165,6 +170,24 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
 def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
     """See `operator.attention_backward`."""
     return _backward(_functions(), saved, call)
+
+
+def dropout(tensor: Tensor, seed: int, generator: NoiseGenerator, p: float) -> Tensor:
+    """See `dropping.dropout`."""
+    tensor = tensor.contiguous()
+    dropped = torch.empty_like(tensor)
+    _functions().bayesattn_dropout(
+        c_void_p(tensor.data_ptr()),
+        c_void_p(dropped.data_ptr()),
+        c_int64(tensor.numel()),
+        c_int64(TYPES.index(tensor.dtype)),
+        c_int64(GENERATORS.index(generator)),
+        c_uint64(seed % 2**64),
+        c_int64(dropout_threshold(p)),
+        c_double(1.0 / (1.0 - p)),
+        c_int64(torch.get_num_threads()),
+    )
+    return dropped
 
 
 def _functions() -> ctypes.CDLL:
@@ -180,13 +203,13 @@ def _forward(functions: ctypes.CDLL, call: Call) -> tuple[Tensor, Tensor, Tensor
     problem, _alive = _problem(padded)
     problem.output, problem.log_total, problem.row_statistics = (tensor.data_ptr() for tensor in results)
     if not (call.has_ordinary_bias() and functions.bayesattn_forward(ctypes.byref(problem))):
-        return chunked.forward(call)
+        return _in_plain_torch(call)
     return _narrow(results[0], call.value.shape[-1]), results[1], results[2]
 
 
 def _backward(functions: ctypes.CDLL, saved: Saved, call: Call) -> tuple[Tensor, ...]:
     padded = _pad(call)
-    gradients = padded.zero_gradients()
+    gradients = _room_for_gradients(padded)
     problem, _alive = _problem(padded)
     grad_output, output = _whole_rows(_pad_last(saved.grad_output)), _pad_last(saved.output).contiguous()
     rest = [tensor.contiguous() for tensor in (saved.grad_statistics, saved.log_total, saved.statistics)]
@@ -199,9 +222,36 @@ def _backward(functions: ctypes.CDLL, saved: Saved, call: Call) -> tuple[Tensor,
         if gradient.numel():
             setattr(problem, f"grad_{name}", gradient.data_ptr())
     if not (call.has_ordinary_bias() and functions.bayesattn_backward(ctypes.byref(problem))):
-        return chunked.backward(saved, call)
+        return _backward_in_plain_torch(saved, call)
     narrow = [_narrow(gradient, original.shape[-1]) for gradient, original in zip(gradients[:3], call[:3], strict=True)]
     return (*narrow, *gradients[3:])
+
+
+def _in_plain_torch(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Forward by `chunked`, which computes what is in 16 bits in float32."""
+    output, log_total, statistics = chunked.forward(_in_float32(call))
+    return output.to(call.value.dtype), log_total, statistics
+
+
+def _backward_in_plain_torch(saved: Saved, call: Call) -> tuple[Tensor, ...]:
+    wide = saved._replace(grad_output=saved.grad_output.float(), output=saved.output.float())
+    *of_inputs, of_scale, of_logits, of_total = chunked.backward(wide, _in_float32(call))
+    narrow = [to_dtype_of_input(gradient, call.query.dtype) for gradient in of_inputs]
+    return (*narrow, of_scale, of_logits, of_total)
+
+
+def _in_float32(call: Call) -> Call:
+    return call._replace(query=call.query.float(), key=call.key.float(), value=call.value.float())
+
+
+def _room_for_gradients(call: Call) -> tuple[Tensor, ...]:
+    """As `zero_gradients`, but not cleared where the kernel writes all of it."""
+    if call.key_lengths is not None:
+        return call.zero_gradients()
+    return (
+        *(torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor in call[:3]),
+        *call.zero_gradients()[3:],
+    )
 
 
 def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
@@ -210,7 +260,19 @@ def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
     key_heads, keys = call.key.shape[1:3]
     problem = _Problem()
     for name, size in zip(
-        ["batch", "heads", "key_heads", "queries", "keys", "features", "values", "samples", "query_tile", "threads"],
+        [
+            "batch",
+            "heads",
+            "key_heads",
+            "queries",
+            "keys",
+            "features",
+            "values",
+            "samples",
+            "query_tile",
+            "threads",
+            "type",
+        ],
         (
             batch,
             heads,
@@ -222,6 +284,7 @@ def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
             call.samples,
             QUERY_TILE,
             torch.get_num_threads(),
+            TYPES.index(call.query.dtype),
         ),
         strict=True,
     ):
@@ -270,5 +333,10 @@ def _narrow(tensor: Tensor, size: int) -> Tensor:
 
 
 def _whole_rows(tensor: Tensor) -> Tensor:
-    """With its last dimension contiguous; the others may have any stride, as after a transposition of heads and positions."""
-    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+    """With its last dimension contiguous; the others may have any stride, as after a transposition of heads and positions.
+
+    Of 16 bits they are even, since the kernel reads pairs.
+    """
+    *others, last = tensor.stride()
+    in_pairs = tensor.element_size() == 4 or not any(stride % 2 for stride in others)
+    return tensor if last == 1 and in_pairs else tensor.contiguous()

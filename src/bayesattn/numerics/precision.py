@@ -28,6 +28,16 @@ def to_compute(tensor: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     return tensor.to(target)
 
 
+def to_dtype_of_input(gradient: Tensor, dtype: torch.dtype) -> Tensor:
+    """A gradient in the dtype of what it belongs to: in float16, what is finite stays finite."""
+    if dtype != torch.float16:
+        return gradient.to(dtype)
+    limits = torch.finfo(dtype)
+    clamped = gradient.clamp(limits.min, limits.max)
+    # what float32 cannot hold either stays infinite: a GradScaler must see it
+    return torch.where(gradient.isinf(), gradient, clamped).to(dtype)
+
+
 def linear_in_dtype_of(x: Tensor, layer: nn.Linear) -> Tensor:
     """The layer computed in the dtype of `x`, whatever the dtype of its weights."""
     return F.linear(x, to_compute(layer.weight, x.dtype), to_compute(layer.bias, x.dtype))
@@ -44,10 +54,7 @@ class _SaturatingCast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        limits, gradient = torch.finfo(ctx.dtype), gradients[0]
-        clamped = gradient.clamp(limits.min, limits.max)
-        # what float32 cannot hold either stays infinite: a GradScaler must see it
-        return torch.where(gradient.isinf(), gradient, clamped).to(ctx.dtype), None
+        return to_dtype_of_input(gradients[0], ctx.dtype), None
 
 
 class _SaturatingCastForwardToo(_SaturatingCast):

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from bayesattn.attention.dropping import CountedDropout
 from bayesattn.prediction.calling import batch_size, call, default_output, map_batch, tokenised
 from bayesattn.prediction.likelihood import LIKELIHOODS, Likelihood, likelihood_of
 from bayesattn.prediction.predictions import BernoulliPrediction, CategoricalPrediction, GaussianPrediction, Prediction
 from bayesattn.scopes.global_noise import noise_from
 from bayesattn.scopes.modes import DrawsOnce, DrawsOutputs, RunsTogether, one_draw, sampling
 from bayesattn.support import checks
+from bayesattn.support.processor import cache_bytes
 from bayesattn.support.replica import altered, in_eval_mode
-from bayesattn.support.vectorised import without_loops
+from bayesattn.support.vectorised import WholeLinear, without_loops
+
+LEAST_ROWS, MOST_ROWS = 64, 1024
+"""Rows of a folded batch where the caller does not say: fewer lose more by the work of a call than they win by the caches."""
 
 
 def predict(
@@ -31,15 +37,15 @@ def predict(
     output: Callable[[Any], Any] | None = None,
     dropout: bool = False,
     point_estimate: bool = False,
-    max_rows: int = 1024,
+    max_rows: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Any:
     """Sample the model's predictions: `samples` passes in eval mode with random attention weights, or random weights.
 
-    One pass draws as many samples as fit in `max_rows` rows. What comes before the first random operation is computed once for all of
-    them, and so are the scores of the first random attention (`torch.vmap` over the samples). A model that vmap cannot run gets copies of
-    the inputs folded into its batch instead: the same distribution, more slowly. A network whose
-    weights are random (`bayesattn.weight_space`) is drawn once for each sample, and runs once for each.
+    One pass draws all samples of as many inputs as fit in `max_rows` rows. What comes before the first random operation is computed
+    once for all of them, and so are the scores of the first random attention (`torch.vmap` over the samples). A model that vmap cannot
+    run gets copies of the inputs folded into its batch instead: the same distribution, more slowly. A network whose weights are random
+    (`bayesattn.weight_space`) is drawn once for each sample, and runs once for each.
 
     Args:
         model: called as `model(inputs)`, `model(*inputs)` for a tuple or list, `model(**inputs)` for a dict or mapping.
@@ -54,7 +60,8 @@ def predict(
         output: takes the output out of what the model returns; by default `.logits` if there is such an attribute.
         dropout: leave the model's dropout on too (MC dropout).
         point_estimate: one pass with the posteriors' means in place of samples, as the papers predict; `samples` is not used.
-        max_rows: largest folded batch; lower it where memory is short. On a GPU it is halved by itself when memory runs out.
+        max_rows: largest folded batch: samples times inputs. By default as many as the processor's cache holds of the model's largest
+            tensor, but 64 at least and 1,024 at most; 1,024 on a GPU, and halved by itself when memory runs out.
         generator: where all noise comes from, dropout's too.
 
     >>> import torch, bayesattn as ba
@@ -65,7 +72,8 @@ def predict(
     (torch.Size([3, 7, 16]), torch.Size([3, 7]))
     """
     checks.whole("samples", samples)
-    checks.whole("max_rows", max_rows)
+    if max_rows is not None:
+        checks.whole("max_rows", max_rows)
     if likelihood is not None:
         checks.one_of("likelihood", likelihood, LIKELIHOODS)
     inputs = tokenised(model, inputs, tokenizer)
@@ -92,12 +100,13 @@ def sampled_outputs(
     *,
     dropout: bool = False,
     point_estimate: bool = False,
-    max_rows: int = 1024,
+    max_rows: int | None = None,
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
     """What `take` makes of each sampled pass, [samples, batch, ...]: the work of `predict`, see there for the arguments."""
     batch = batch_size(inputs)
-    rows = max_rows
+    on_processor = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    rows = MOST_ROWS if max_rows is None and not on_processor else max_rows
     if point_estimate:
         if dropout:
             raise ValueError("point_estimate=True has no noise: leave dropout=True out, or sample.")
@@ -107,7 +116,8 @@ def sampled_outputs(
     in_parts = _run_sample_by_sample if random_as_a_whole else _run_in_chunks
     running = _predicting(model, dropout)
     dropping = noise_from(generator) if dropout and generator is not None else nullcontext()
-    with torch.no_grad(), noise, dropping:
+    counted = CountedDropout(generator) if dropout else nullcontext()
+    with torch.no_grad(), noise, dropping, counted:
         sampler = _Sampler(model, running, take, generator, not dropout and _only_outputs_are_drawn(model))
         while True:
             try:
@@ -116,7 +126,7 @@ def sampled_outputs(
             except torch.OutOfMemoryError:
                 if rows == 1:
                     raise
-                rows = max(1, min(rows, batch * samples) // 2)
+                rows = max(1, min(rows or MOST_ROWS, batch * samples) // 2)
 
 
 _KINDS: dict[Likelihood, type[Prediction]] = {
@@ -137,25 +147,39 @@ def _say_if_nothing_is_random(model: nn.Module, collected: list[Tensor]) -> None
         )
 
 
-def _run_in_chunks(sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int) -> Iterator[list[Tensor]]:
-    """Outputs [samples, part of the batch, ...], part by part."""
-    for start in range(0, max(batch, 1), rows):  # one part of nothing where there is nothing
-        part = map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
-        size = min(rows, batch - start)
-        at_once = samples if sampler.shares_all else min(samples, max(1, rows // max(size, 1)))
-        chunks = [sampler.draw(part, size, min(at_once, samples - drawn)) for drawn in range(0, samples, at_once)]
+def _run_in_chunks(
+    sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int | None
+) -> Iterator[list[Tensor]]:
+    """Outputs [samples, part of the batch, ...], part by part: all samples of a few inputs, which share what is not random.
+
+    Without `rows`, the first part is a small one, by which the others are measured.
+    """
+    start = 0
+    while True:
+        most = sampler.rows_in_cache() if rows is None else rows
+        at_once = samples if sampler.shares_all else min(samples, most)
+        size = most if sampler.shares_all else max(1, most // at_once)
+        part = map_batch(inputs, batch, lambda tensor, start=start, size=size: tensor[start : start + size])
+        size = min(size, batch - start)
+        measured = sampler.measuring() if rows is None and size < batch else nullcontext()
+        with measured:
+            chunks = [sampler.draw(part, size, min(at_once, samples - drawn)) for drawn in range(0, samples, at_once)]
         yield [torch.cat(parts) for parts in zip(*chunks, strict=True)]
+        start += size
+        if start >= batch:  # one part of nothing where there is nothing
+            return
 
 
 def _run_sample_by_sample(
-    sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int
+    sampler: _Sampler, inputs: Any, batch: int, samples: int, rows: int | None
 ) -> Iterator[list[Tensor]]:
     """The same for a network that is random as a whole: each sample is one network, for the whole batch."""
+    most = MOST_ROWS if rows is None else rows
     parts = [
-        map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + rows])
-        for start in range(0, max(batch, 1), rows)
+        map_batch(inputs, batch, lambda tensor, start=start: tensor[start : start + most])
+        for start in range(0, max(batch, 1), most)
     ]
-    if isinstance(sampler.running, RunsTogether) and (made := _all_networks(sampler, inputs, batch, samples, rows)):
+    if isinstance(sampler.running, RunsTogether) and (made := _all_networks(sampler, inputs, batch, samples, most)):
         yield from made
         return
     results: list[list[list[Tensor]]] = [[] for _ in parts]
@@ -188,6 +212,23 @@ def _all_networks(sampler: _Sampler, inputs: Any, batch: int, samples: int, rows
     return found
 
 
+class _Widest(TorchFunctionMode):
+    """What a row of the largest result of any operation takes; inside vmap, a result is one sample's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = 1
+        self.bytes_of_row = 0.0
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if type(result) is Tensor:
+            self.bytes_of_row = max(self.bytes_of_row, result.numel() * result.element_size() / self.rows)
+        return result
+
+
 class _Sampler:
     """Draws outputs, [samples, batch, ...]: by `torch.vmap` until that fails, then by folding."""
 
@@ -204,6 +245,20 @@ class _Sampler:
         self.take = take
         self.generator = generator
         self.only_outputs = only_outputs
+        self.widest: _Widest | None = None
+
+    def rows_in_cache(self) -> int:
+        """How many rows of the model's largest tensor the processor's cache holds, as far as that has been measured."""
+        if self.widest is None:
+            return LEAST_ROWS
+        return max(LEAST_ROWS, min(MOST_ROWS, int(cache_bytes() // max(self.widest.bytes_of_row, 1.0))))
+
+    def measuring(self) -> AbstractContextManager[Any]:
+        """A block in which a part of the inputs runs, by which the next ones are measured."""
+        if self.widest is not None:
+            return nullcontext()
+        self.widest = _Widest()
+        return self.widest
 
     @property
     def shares_all(self) -> bool:
@@ -237,13 +292,20 @@ class _Sampler:
             return drawn
         return self._folded(inputs, size, samples)
 
+    def _passes(self, rows: int) -> None:
+        """The next pass has so many rows."""
+        if self.widest is not None:
+            self.widest.rows = rows
+
     def _folded(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
+        self._passes(size * samples)
         folded = map_batch(inputs, size, lambda tensor: torch.cat([tensor] * samples))
         return [_unfold(tensor, samples, size) for tensor in self.run(folded)]
 
     def _together(self, inputs: Any, size: int, samples: int) -> list[Tensor]:
         """vmap over samples that differ in nothing but their random numbers: it computes what has none of them once."""
-        with nullcontext() if self.model in _vmap_works else without_loops():
+        self._passes(size)
+        with nullcontext() if self.model in _vmap_works else without_loops(), WholeLinear():
             drawn = torch.vmap(lambda _: self.run(inputs), randomness="different")(torch.arange(samples))
         for tensor in drawn:
             if tensor.dim() < 2 or tensor.shape[1] != size:

@@ -49,6 +49,18 @@ class Grouped(TorchFunctionMode):
         return func(*args, **(kwargs or {})) if grouped is None else grouped(*args, **(kwargs or {}))
 
 
+class WholeLinear(TorchFunctionMode):
+    """Inside `torch.vmap`, in this thread alone: a linear layer adds its bias within its product, where vmap takes it apart.
+
+    Of what is random, such as attention with dropout, it leaves to vmap to say what differs.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return (_linear if func is F.linear else func)(*args, **(kwargs or {}))
+
+
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return _Linear.apply(input, weight, bias)  # pyright: ignore[reportReturnType]
 

@@ -94,23 +94,37 @@ struct Backward {
     std::vector<RowGradient> state;
     std::vector<NoiseRow> noise_rows, dropout_rows;
     std::vector<std::atomic<int64_t>> added;  // for each tile of queries, the blocks of keys whose part its gradients have
+    Buffer wide_grad_query;                   // where the gradients of queries of 16 bits are added up
+    float* const grad_query;
 
     explicit Backward(const Problem& p)
         : p(p), group(p.heads / p.key_heads), tile(p.query_tile), tiles((p.queries + tile - 1) / tile), plane(p.batch * p.heads * p.queries),
           state(plane), noise_rows(KIND == NO_NOISE || KIND == GAMMA_DRAWS ? 0 : plane), dropout_rows(p.dropout_threshold ? plane : 0),
-          added(p.batch * p.heads * tiles) {}
+          added(p.batch * p.heads * tiles), wide_grad_query(p.type == FLOAT32 ? 0 : plane * p.features),
+          grad_query(p.type == FLOAT32 ? static_cast<float*>(p.grad_query) : wide_grad_query.data()) {}
 
     // Where the tiles of one thread lie.
     struct Room {
-        Buffer key_tile, value_tile, scores, gradients, noise, slopes, drops;
+        Buffer key_tile, value_tile, scores, gradients, noise, slopes, drops, grad_key, grad_value;
+        // what is made of numbers of 16 bits: rows of queries or keys as they are, queries and upstream gradients as right sides, keys too, weights
+        Buffer rows, query_room, upstream_room, key_room, weight_pairs, gradient_pairs;
+        Words keys;
+
         explicit Room(const Problem& p)
             : key_tile(p.features * BLOCK), value_tile(p.values * BLOCK), scores(p.query_tile * BLOCK), gradients(p.query_tile * BLOCK),
-              noise(p.query_tile * BLOCK), slopes(KIND == GAMMA_DRAWS ? p.query_tile * BLOCK : 0), drops(p.dropout_threshold ? p.query_tile * BLOCK : 0) {}
+              noise(p.query_tile * BLOCK), slopes(KIND == GAMMA_DRAWS ? p.query_tile * BLOCK : 0), drops(p.dropout_threshold ? p.query_tile * BLOCK : 0),
+              grad_key(p.features * BLOCK), grad_value(p.values * BLOCK),
+              rows(is_converted(p) ? std::max<int64_t>(p.query_tile, BLOCK) * std::max(p.features, p.values) : 0),
+              query_room(p.type == FLOAT32 ? 0 : p.query_tile * p.features), upstream_room(p.type == FLOAT32 ? 0 : p.query_tile * p.values),
+              key_room(p.type == FLOAT32 ? 0 : BLOCK * p.features), weight_pairs(in_pairs(p) ? (p.query_tile + 1) / 2 * BLOCK : 0),
+              gradient_pairs(in_pairs(p) ? (p.query_tile + 1) / 2 * BLOCK : 0) {}
 
         int64_t load_keys(const Problem& p, int64_t b, int64_t kv, int64_t k0) {
             const int64_t width = std::min<int64_t>(BLOCK, key_limit(p, b) - k0);
-            transpose(at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], width, p.features, (float)p.scale, key_tile.data());
-            transpose(at(p.value, p.value_stride, b, kv, k0), p.value_stride[2], width, p.values, 1.0f, value_tile.data());
+            const void *key = at(p, p.key, p.key_stride, b, kv, k0), *value = at(p, p.value, p.value_stride, b, kv, k0);
+            turned_right_side(p, key, p.key_stride[2], width, p.features, (float)p.scale, key_tile.data(), rows.data());
+            turned_right_side(p, value, p.value_stride[2], width, p.values, 1.0f, value_tile.data(), rows.data());
+            keys = right_side(p, key, p.key_stride[2], width, p.features, key_room.data());
             return width;
         }
     };
@@ -119,9 +133,12 @@ struct Backward {
     void begin_rows(int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
         for (int64_t query = q_begin; query < q_end; query++) {
             const int64_t row = (b * p.heads + h) * p.queries + query;
-            const float *out = p.output + row * p.values, *of_out = at(p.grad_output, p.grad_output_stride, b, h, query);
+            const void *out = offset(p, static_cast<const void*>(p.output), row * p.values), *of_out = at(p, p.grad_output, p.grad_output_stride, b, h, query);
             Vector dot{};
-            for (int64_t d = 0; d < p.values; d += WIDTH) dot += load(out + d) * load(of_out + d);
+            with_type(p.type, [&](auto type) {
+                for (int64_t d = 0; d < p.values; d += WIDTH) dot += load_as<decltype(type)::value>(out, d) * load_as<decltype(type)::value>(of_out, d);
+            });
+            std::fill_n(grad_query + row * p.features, p.features, 0.0f);
             RowGradient& of = state[row];
             if (!noise_rows.empty()) noise_rows[row] = NoiseRow(p.generator, p.seed, b, h, query, WEIGHTS);
             if (p.dropout_threshold) dropout_rows[row] = NoiseRow(p.generator, p.seed, b, h, query, DROPOUT);
@@ -164,9 +181,11 @@ struct Backward {
     // Scores, gradients of the weights, and noise of a tile. True if anything in it is masked.
     bool make_tile(Room& room, const Streams& streams, int64_t b, int64_t h, int64_t q0, int64_t rows, int64_t k0) {
         const int64_t row = (b * p.heads + h) * p.queries + q0;
-        multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], room.key_tile.data(), BLOCK, room.scores.data(), BLOCK);
+        const Words query = left_side(p, at(p, p.query, p.query_stride, b, h, q0), p.query_stride[2], rows, p.features, room.rows.data());
+        multiply<false, false>(p, rows, BLOCK, p.features, query, {room.key_tile.data(), BLOCK}, room.scores.data(), BLOCK, nullptr, (float)p.scale);
         const bool masked = mask_tile(p, b, h, q0, rows, k0, key_limit(p, b), room.scores.data());
-        multiply<false, false>(rows, BLOCK, p.values, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], room.value_tile.data(), BLOCK, room.gradients.data(), BLOCK);
+        const Words upstream = left_side(p, at(p, p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], rows, p.values, room.rows.data());
+        multiply<false, false>(p, rows, BLOCK, p.values, upstream, {room.value_tile.data(), BLOCK}, room.gradients.data(), BLOCK);
         if (KIND == GAMMA_DRAWS) {
             std::vector<float> of_row(rows);
             for (int64_t r = 0; r < rows; r++) of_row[r] = state[row + r].prior_total;
@@ -194,8 +213,7 @@ struct Backward {
     // one before it at every tile, whose gradients they add to in the order of the keys, and so runs one tile behind it.
     void key_block(Room& room, int64_t b, int64_t kv, int64_t block) {
         const int64_t k0 = block * BLOCK, width = room.load_keys(p, b, kv, k0);
-        float* grad_key = p.grad_key + ((b * p.key_heads + kv) * p.keys + k0) * p.features;
-        float* grad_value = p.grad_value + ((b * p.key_heads + kv) * p.keys + k0) * p.values;
+        std::fill_n(room.grad_key.data(), BLOCK * p.features, 0.0f), std::fill_n(room.grad_value.data(), BLOCK * p.values, 0.0f);
         const std::vector<float> ones(std::max<int64_t>(tile, BLOCK), 1.0f);
         for (int64_t h = kv * group; h < (kv + 1) * group; h++) {
             float padded[BLOCK], prior_gradient[BLOCK] = {};
@@ -207,17 +225,31 @@ struct Backward {
                 std::atomic<int64_t>& before = added[(b * p.heads + h) * tiles + q0 / tile];
                 while (before.load(std::memory_order_acquire) < block) std::this_thread::yield();
                 add_rows(room, b, h, q0, rows, prior, prior_gradient, masked);
-                float* grad_query = p.grad_query + ((b * p.heads + h) * p.queries + q0) * p.features;
-                multiply<false, true>(rows, p.features, width, room.gradients.data(), BLOCK, at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], grad_query, p.features, ones.data());
+                const Words weights = {weights_over_rows(p, room.scores.data(), rows, room.weight_pairs.data()), BLOCK};
+                const Words gradients = {weights_over_rows(p, room.gradients.data(), rows, room.gradient_pairs.data()), BLOCK};
+                weights_over_keys(p, room.gradients.data(), rows);
+                float* of_queries = grad_query + ((b * p.heads + h) * p.queries + q0) * p.features;
+                multiply<false, true>(p, rows, p.features, width, {room.gradients.data(), BLOCK}, room.keys, of_queries, p.features, ones.data());
                 before.store(block + 1, std::memory_order_release);
-                multiply<true, true>(width, p.values, rows, room.scores.data(), BLOCK, at(p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], grad_value, p.values, ones.data());
-                multiply<true, true>(width, p.features, rows, room.gradients.data(), BLOCK, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], grad_key, p.features, ones.data());
+                const Words upstream = right_side(p, at(p, p.grad_output, p.grad_output_stride, b, h, q0), p.grad_output_stride[2], rows, p.values, room.upstream_room.data());
+                multiply<true, true>(p, width, p.values, rows, weights, upstream, room.grad_value.data(), p.values, ones.data());
+                const Words query = right_side(p, at(p, p.query, p.query_stride, b, h, q0), p.query_stride[2], rows, p.features, room.query_room.data());
+                multiply<true, true>(p, width, p.features, rows, gradients, query, room.grad_key.data(), p.features, ones.data());
             }
             if (p.prior_logits) {
                 float* to = p.grad_prior_logits + (b * p.heads + h) * p.keys + k0;
                 for (int64_t j = 0; j < width; j++) to[j] = prior_gradient[j];
             }
         }
+        const int64_t first = (b * p.key_heads + kv) * p.keys + k0;
+        write(p.grad_key, first * p.features, room.grad_key.data(), width * p.features);
+        write(p.grad_value, first * p.values, room.grad_value.data(), width * p.values);
+    }
+
+    void write(void* to, int64_t place, const float* from, int64_t count) const {
+        with_type(p.type, [&](auto type) {
+            for (int64_t i = 0; i < count; i += WIDTH) store_as<decltype(type)::value, true>(to, place + i, load(from + i));
+        });
     }
 
     // False if some numbers are not ordinary: then the gradients are worth nothing.
@@ -246,8 +278,10 @@ struct Backward {
                     key_block(room, head / p.key_heads, head % p.key_heads, block);
             }
         }
+#pragma omp parallel for num_threads((int)p.threads)
         for (int64_t row = 0; row < plane; row++) {
             const RowGradient& of = state[row];
+            if (p.type != FLOAT32) write(p.grad_query, row * p.features, grad_query + row * p.features, p.features);
             if (p.grad_noise_scale) p.grad_noise_scale[row] = uses_gamma(p) ? of.sharpness_gradient : sum_of(of.noise_scale_gradient);
             if (p.grad_prior_total) p.grad_prior_total[row] = of.prior_total_gradient;
         }

@@ -22,14 +22,15 @@ static inline float weigh(const float* line, float* noise, float noise_scale, Ru
 // log of the sum of exponentials of the scores of each row; 0 in an empty row.
 static std::vector<float> score_totals(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
     const int64_t kv = h / (p.heads / p.key_heads), limit = key_limit(p, b), tile = p.query_tile;
-    Buffer key_tile(p.features * BLOCK), scores(tile * BLOCK);
+    Buffer key_tile(p.features * BLOCK), scores(tile * BLOCK), room(is_converted(p) ? std::max<int64_t>(tile, BLOCK) * p.features : 0);
     std::vector<RunningTotal> totals(q_end - q_begin);
     for (int64_t k0 = 0; k0 < limit && !(p.causal && k0 >= q_end); k0 += BLOCK) {
-        transpose(at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], std::min<int64_t>(BLOCK, limit - k0), p.features, (float)p.scale, key_tile.data());
+        turned_right_side(p, at(p, p.key, p.key_stride, b, kv, k0), p.key_stride[2], std::min<int64_t>(BLOCK, limit - k0), p.features, (float)p.scale, key_tile.data(), room.data());
         for (int64_t q0 = q_begin; q0 < q_end; q0 += tile) {
             const int64_t rows = std::min(tile, q_end - q0);
             if (p.causal && k0 > q0 + rows - 1) continue;
-            multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK);
+            const Words query = left_side(p, at(p, p.query, p.query_stride, b, h, q0), p.query_stride[2], rows, p.features, room.data());
+            multiply<false, false>(p, rows, BLOCK, p.features, query, {key_tile.data(), BLOCK}, scores.data(), BLOCK, nullptr, (float)p.scale);
             mask_tile(p, b, h, q0, rows, k0, limit, scores.data());
             for (int64_t row = 0; row < rows; row++) {
                 Vector phi[VECTORS];
@@ -55,6 +56,7 @@ template <int KIND, int MODE>
 static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
     const int64_t count = q_end - q_begin, kv = h / (p.heads / p.key_heads), limit = key_limit(p, b), tile = p.query_tile;
     Buffer key_tile(p.features * BLOCK), scores(tile * BLOCK), weights(tile * BLOCK), drops(p.dropout_threshold ? tile * BLOCK : 0), factor(tile), sums(p.samples * count * p.values);
+    Buffer room(is_converted(p) ? std::max<int64_t>(tile, BLOCK) * p.features : 0), value_room(p.type == FLOAT32 ? 0 : p.values * BLOCK);
     std::fill_n(sums.data(), p.samples * count * p.values, 0.0f);
     std::vector<RunningTotal> totals(p.samples * count);
     std::vector<RowSums> statistics(MODE == WITHOUT ? 0 : count);
@@ -72,13 +74,14 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
     float padded[BLOCK];
     for (int64_t k0 = 0; k0 < limit && !(p.causal && k0 >= q_end); k0 += BLOCK) {
         const int64_t width = std::min<int64_t>(BLOCK, limit - k0), block = k0 / BLOCK;
-        transpose(at(p.key, p.key_stride, b, kv, k0), p.key_stride[2], width, p.features, (float)p.scale, key_tile.data());
+        turned_right_side(p, at(p, p.key, p.key_stride, b, kv, k0), p.key_stride[2], width, p.features, (float)p.scale, key_tile.data(), room.data());
         const float* prior = prior_block(p, b, h, k0, padded);
-        const float* value = at(p.value, p.value_stride, b, kv, k0);
+        const Words value = right_side(p, at(p, p.value, p.value_stride, b, kv, k0), p.value_stride[2], width, p.values, value_room.data());
         for (int64_t q0 = q_begin; q0 < q_end; q0 += tile) {
             const int64_t rows = std::min(tile, q_end - q0);
             if (p.causal && k0 > q0 + rows - 1) continue;
-            multiply<false, false>(rows, BLOCK, p.features, at(p.query, p.query_stride, b, h, q0), p.query_stride[2], key_tile.data(), BLOCK, scores.data(), BLOCK);
+            const Words query = left_side(p, at(p, p.query, p.query_stride, b, h, q0), p.query_stride[2], rows, p.features, room.data());
+            multiply<false, false>(p, rows, BLOCK, p.features, query, {key_tile.data(), BLOCK}, scores.data(), BLOCK, nullptr, (float)p.scale);
             const bool masked = mask_tile(p, b, h, q0, rows, k0, limit, scores.data());
             for (int64_t row = 0; MODE != WITHOUT && row < rows; row++) {
                 RowSums& of = statistics[q0 - q_begin + row];
@@ -105,7 +108,8 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
                     NoiseBlock(p.generator, p.seed, s * p.batch + b, h, block, DROPOUT).words(&dropout_rows[first], rows, drops.data());
                     for (int64_t i = 0; i < rows * BLOCK; i += WIDTH) store(weights.data() + i, dropped(p, drops.data() + i, load(weights.data() + i)));
                 }
-                multiply<false, true>(rows, p.values, width, weights.data(), BLOCK, value, p.value_stride[2], sums.data() + first * p.values, p.values, factor.data());
+                weights_over_keys(p, weights.data(), rows);
+                multiply<false, true>(p, rows, p.values, width, {weights.data(), BLOCK}, value, sums.data() + first * p.values, p.values, factor.data());
             }
         }
     }
@@ -116,7 +120,10 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
             // an empty row: zeros, and a total of +inf, with which every weight is 0 in the backward pass
             p.log_total[at_row] = total > 0 ? totals[at_sum].log() : INFINITY;
             const float inverse = total > 0 ? 1.0f / total : 0.0f;
-            for (int64_t d = 0; d < p.values; d++) p.output[at_row * p.values + d] = sums[at_sum * p.values + d] * inverse;
+            with_type(p.type, [&](auto type) {
+                for (int64_t d = 0; d < p.values; d += WIDTH)
+                    store_as<decltype(type)::value>(p.output, at_row * p.values + d, load(sums.data() + at_sum * p.values + d) * inverse);
+            });
         }
     }
     const int64_t plane = p.batch * p.heads * p.queries;
@@ -128,21 +135,4 @@ static void forward_rows(const Problem& p, int64_t b, int64_t h, int64_t q_begin
         to[FIRST * plane] = MODE == USUAL ? sum_of(of.usual) : (float)of.first;
         to[SECOND * plane] = (float)of.second, to[EXPONENTIAL * plane] = (float)of.exponentials;
     }
-}
-
-// False if some numbers are not ordinary: then nothing is computed.
-template <int KIND, int MODE>
-static bool forward(const Problem& p) {
-    // many samples share a tile of scores: fewer rows at once then, so that their sums stay in cache
-    const int64_t most_rows = std::max<int64_t>(1, 512 / (p.query_tile * p.samples)) * p.query_tile;
-    const int64_t blocks = (p.queries + most_rows - 1) / most_rows, items = p.batch * p.heads * blocks;
-    std::atomic<bool> ordinary{true};
-#pragma omp parallel for schedule(dynamic, 1) num_threads((int)p.threads)
-    for (int64_t item = 0; item < items; item++) {
-        const int64_t b = item / blocks / p.heads, h = item / blocks % p.heads, begin = item % blocks * most_rows;
-        const int64_t end = std::min(begin + most_rows, p.queries);
-        if (ordinary && !is_ordinary(p, b, h, begin, end)) ordinary = false;
-        if (ordinary) forward_rows<KIND, MODE>(p, b, h, begin, end);
-    }
-    return ordinary;
 }

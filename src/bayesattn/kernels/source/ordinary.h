@@ -14,15 +14,26 @@ constexpr float LARGEST_LOG_SHARPNESS = 80.0f;  // its exponential is a number
 struct Largest {
     IntVector most{};
 
-    void add(const float* from, int64_t step, int64_t rows, int64_t columns) {
-        for (int64_t row = 0; row < rows; row++)
-            for (int64_t column = 0; column < columns; column += WIDTH) add(load(from + row * step + column));
-    }
     void add(Vector x) {
         const IntVector size = float_as_bits(x) & 0x7fffffff;
         most = size > most ? size : most;
     }
     void add(float x) { add(all(x)); }
+    // Rows of a tensor. Numbers of 16 bits are compared as they are.
+    void add(const Problem& p, const void* from, int64_t step, int64_t rows, int64_t columns) {
+        if (p.type == FLOAT32) {
+            for (int64_t row = 0; row < rows; row++)
+                for (int64_t column = 0; column < columns; column += WIDTH) add(load_as<FLOAT32>(from, row * step + column));
+            return;
+        }
+        HalfVector largest{};
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t column = 0; column < columns; column += WIDTH) {
+                const HalfVector size = load_halves(from, row * step + column) & 0x7fff;
+                largest = size > largest ? size : largest;
+            }
+        with_type(p.type, [&](auto type) { add(load_as<decltype(type)::value>(&largest, 0)); });
+    }
     // Not a number if any was not.
     float value() const {
         int32_t bits = 0;
@@ -33,13 +44,10 @@ struct Largest {
     }
 };
 
-// Whether all numbers of some queries of a head are ordinary, with its keys and values, masked ones too. The bias is looked at elsewhere.
-static bool is_ordinary(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
-    const int64_t kv = h / (p.heads / p.key_heads), plane = p.batch * p.heads * p.queries;
-    Largest query, key, value, of_noise, of_prior, upstream;
-    query.add(at(p.query, p.query_stride, b, h, q_begin), p.query_stride[2], q_end - q_begin, p.features);
-    key.add(at(p.key, p.key_stride, b, kv, 0), p.key_stride[2], p.keys, p.features);
-    value.add(at(p.value, p.value_stride, b, kv, 0), p.value_stride[2], p.keys, p.values);
+// Whether the numbers of some queries of a head are ordinary that belong to rows, and the prior's, masked ones too. The bias is looked at elsewhere.
+static bool is_ordinary_beside_tensors(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
+    const int64_t plane = p.batch * p.heads * p.queries;
+    Largest of_noise, of_prior, upstream;
     for (int64_t row = q_begin; row < q_end; row++) {
         const float scale = per_row(p.noise_scale, p.noise_scale_stride, b, h, row);
         of_noise.add(uses_gamma(p) && scale > LARGEST_LOG_SHARPNESS ? INFINITY : scale);
@@ -48,7 +56,17 @@ static bool is_ordinary(const Problem& p, int64_t b, int64_t h, int64_t q_begin,
             upstream.add(p.grad_statistics[plane_of * plane + (b * p.heads + h) * p.queries + row]);
     }
     for (int64_t k = 0; p.prior_logits && k < p.keys; k++) of_prior.add(*at(p.prior_logits, p.prior_logits_stride, b, h, k));
-    if (p.grad_output) upstream.add(at(p.grad_output, p.grad_output_stride, b, h, q_begin), p.grad_output_stride[2], q_end - q_begin, p.values);
+    return of_noise.value() < LARGEST_NOISE_SCALE && of_prior.value() < LARGEST_SCORE && upstream.value() < INFINITY;
+}
+
+// Whether all of them are, with the queries, keys and values.
+static bool is_ordinary(const Problem& p, int64_t b, int64_t h, int64_t q_begin, int64_t q_end) {
+    const int64_t kv = h / (p.heads / p.key_heads);
+    Largest query, key, value, upstream;
+    query.add(p, at(p, p.query, p.query_stride, b, h, q_begin), p.query_stride[2], q_end - q_begin, p.features);
+    key.add(p, at(p, p.key, p.key_stride, b, kv, 0), p.key_stride[2], p.keys, p.features);
+    value.add(p, at(p, p.value, p.value_stride, b, kv, 0), p.value_stride[2], p.keys, p.values);
+    if (p.grad_output) upstream.add(p, at(p, p.grad_output, p.grad_output_stride, b, h, q_begin), p.grad_output_stride[2], q_end - q_begin, p.values);
     return query.value() * key.value() * (float)p.features * std::fabs((float)p.scale) < LARGEST_SCORE && value.value() < LARGEST_VALUE &&
-           of_noise.value() < LARGEST_NOISE_SCALE && of_prior.value() < LARGEST_SCORE && upstream.value() < INFINITY;
+           upstream.value() < INFINITY && is_ordinary_beside_tensors(p, b, h, q_begin, q_end);
 }

@@ -2,34 +2,17 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "gamma.h"
-#include "matmul.h"
 #include "noise.h"
+#include "operands.h"
 #include "problem.h"
-
-// Floats that begin at a cache line: a vector that crosses two is read twice.
-struct Buffer {
-    std::unique_ptr<char[]> memory;
-    float* start;
-
-    explicit Buffer(int64_t size) : memory(new char[size * sizeof(float) + 64]) {
-        start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64);
-    }
-    float* data() { return start; }
-    float& operator[](int64_t place) { return start[place]; }
-};
 
 constexpr float NOT_ALLOWED = -INFINITY;  // in a tile of scores: this pair is masked
 
 static inline int64_t key_limit(const Problem& p, int64_t b) {
     return p.key_lengths && p.key_lengths[b] < p.keys ? p.key_lengths[b] : p.keys;
-}
-
-static inline const float* at(const float* base, const int64_t* stride, int64_t b, int64_t h, int64_t row) {
-    return base + b * stride[0] + h * stride[1] + row * stride[2];
 }
 
 // Adds the bias and marks what is masked. True if anything is.

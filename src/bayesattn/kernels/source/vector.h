@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #if defined(__SSE2__)
 #include <immintrin.h>
 #endif
@@ -180,3 +181,15 @@ static inline Vector digamma_of_one_plus(Vector a) {
     Vector steps = 1.0f / x + 1.0f / (x + 1.0f) + 1.0f / (x + 2.0f) + 1.0f / (x + 3.0f) + 1.0f / (x + 4.0f);
     return logarithm(z) - inverse * 0.5f + series - steps;
 }
+
+// Floats that begin at a cache line: a vector that crosses two is read twice.
+struct Buffer {
+    std::unique_ptr<char[]> memory;
+    float* start;
+
+    explicit Buffer(int64_t size) : memory(new char[size * sizeof(float) + 64]) {
+        start = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.get()) + 63) / 64 * 64);
+    }
+    float* data() { return start; }
+    float& operator[](int64_t place) { return start[place]; }
+};
