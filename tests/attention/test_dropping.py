@@ -119,3 +119,10 @@ def test_predict_takes_it() -> None:
     assert torch.equal(one, other)
     assert (one.std(0) > 1e-3).all()
     assert not torch.equal(ba.predict(model, x, 16, dropout=True).samples, one)
+
+
+def test_a_mask_beside_is_causal_is_torchs_to_refuse() -> None:
+    x = torch.randn(1, 2, 4, 8)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    with torch.no_grad(), CountedDropout(), pytest.raises(RuntimeError, match="is_causal"):
+        F.scaled_dot_product_attention(x, x, x, mask, dropout_p=0.5, is_causal=True)

@@ -62,8 +62,8 @@ class CountedDropout(TorchFunctionMode):
         usual = all(
             each.dim() == 4 and is_native(each) and each.numel() and each.dtype == query.dtype for each in tensors
         )
-        if not usual or not 0.0 < dropout_p < 1.0:
-            return None
+        if not usual or not 0.0 < dropout_p < 1.0 or (is_causal and attn_mask is not None):
+            return None  # torch has words for the last
         agree = (
             query.shape[0] == key.shape[0] and query.shape[-1] == key.shape[-1] and key.shape[:-1] == value.shape[:-1]
         )

@@ -204,7 +204,9 @@ def _pass_on_input(part: Any) -> None:
         return
     hooks = part.__dict__[_HOOKS] = []
     for module in (part, getattr(part, "decoder", None)):
-        names = [] if module is None else list(inspect.signature(module.forward).parameters)
+        if not isinstance(module, nn.Module):
+            continue
+        names = list(inspect.signature(module.forward).parameters)
         if module is part or DECODER_PADDING in names:
             hook = PassesOnInput(names, part.main_input_name)
             hooks.append(module.register_forward_pre_hook(hook.before, with_kwargs=True))
