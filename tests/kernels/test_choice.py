@@ -62,6 +62,18 @@ def test_large_problems_run_native() -> None:
     assert "4,500,000 pairs" in found.reason
 
 
+@pytest.mark.skipif(native.library().functions is None, reason="no compiler")
+@pytest.mark.usefixtures("unchecked")
+def test_one_query_without_gradients_runs_native_sooner() -> None:
+    few, keys = torch.zeros(8, 4, 1, 16), torch.zeros(8, 4, 64, 16)
+    assert ba.kernels.explain(few, keys, keys, ba.Weibull()).backend == "reference"
+    with torch.no_grad():
+        assert ba.kernels.explain(few, keys, keys, ba.Weibull()).backend == "native"
+        assert ba.kernels.explain(few, keys[:, :, 1:], keys[:, :, 1:], ba.Weibull()).backend == "reference"
+        two = few.expand(8, 4, 2, 16)
+        assert ba.kernels.explain(two, keys, keys, ba.Weibull()).backend == "reference"
+
+
 def test_without_native_size_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice.native, "library", lambda: native.Library(None, "no compiler was found"))
     assert ba.kernels.explain(LARGE, LARGE, LARGE, ba.Weibull()).backend == "chunked"

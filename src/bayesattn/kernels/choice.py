@@ -23,6 +23,8 @@ BACKENDS = ("auto", "native", "triton", "chunked", "reference")
 
 NATIVE_FROM = 1 << 14
 """Pairs (batch · heads · query · key) from which native is worth its call: three quarters of reference's time there, as long at 2^11."""
+DECODING_FROM = 1 << 11
+"""The same for one query, gradients off: half or a third of reference's time there, which first copies the keys of grouped heads."""
 CHUNKED_FROM = 1 << 20
 """Pairs from which, without native, computing twice is better than storing: as fast as reference there, faster beyond."""
 
@@ -99,7 +101,8 @@ def choose(
     size = "" if torch.compiler.is_compiling() else f"{pairs:,} pairs of query and key"
     if pairs == 0:
         return Choice("reference", "there is no pair of query and key")
-    if wanted == "auto" and pairs < NATIVE_FROM:
+    is_decoding = queries == 1 and query.device.type == "cpu" and not torch.is_grad_enabled()
+    if wanted == "auto" and pairs < (DECODING_FROM if is_decoding else NATIVE_FROM):
         return Choice("reference", f"{size} are few: plain torch is as fast")
     obstacle = None
     if need_weights:
