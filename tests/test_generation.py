@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bayesattn as ba
+from bayesattn import generation as generating
 
 pytest.importorskip("transformers", reason="needs the hf extra: pip install 'bayesattn[hf]'")
 
@@ -81,6 +82,100 @@ def test_nothing_is_reported_after_the_end_of_a_text() -> None:
     assert ended.mask[0].tolist() == [True] * first + [False] * (length - first)
     assert (ended.entropy[~ended.mask] == 0).all()
     assert (ended.entropy[ended.mask] > 0).all()
+
+
+class TestTheTrunk:
+    """The layers below the first random one run once for all samples: same draws, same numbers."""
+
+    ARCHITECTURES = ("GPT-2", "Llama", "Gemma 2", "Mistral")
+
+    @staticmethod
+    def rows_of_layers(model: Any, inputs: dict[str, Any], samples: int) -> list[set[int]]:
+        """The numbers of rows that each layer's attention saw."""
+        stack = next(part for part in model.modules() if isinstance(part, torch.nn.ModuleList) and len(part) > 1)
+        rows: list[set[int]] = [set() for _ in stack]
+        hooks = [
+            layer.register_forward_hook(lambda _, __, output, seen=seen: seen.add(_first(output).shape[0]))
+            for layer, seen in zip(stack, rows, strict=True)
+        ]
+        ba.generate(model, **inputs, samples=samples)
+        for hook in hooks:
+            hook.remove()
+        return rows
+
+    @pytest.mark.parametrize("name", ARCHITECTURES)
+    def test_it_changes_nothing_but_the_rows(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Two padded texts in the batch."""
+        model: Any = ba.convert(BY_NAME[name].build(), ba.Weibull(k=1.0), where="last")
+        inputs = prompt(name)
+        assert self.rows_of_layers(model, inputs, 3)[0] == {2}
+        assert self.rows_of_layers(model, inputs, 3)[-1] == {6}
+        shared = ba.generate(model, **inputs, samples=3, generator=torch.Generator().manual_seed(4))
+        monkeypatch.setattr(generating, "_sharing_the_trunk", lambda *_: None)
+        assert self.rows_of_layers(model, inputs, 3)[0] == {6}
+        folded = ba.generate(model, **inputs, samples=3, generator=torch.Generator().manual_seed(4))
+        assert torch.equal(shared.sequences, folded.sequences)
+        assert (shared.mutual_information[shared.mask] > 1e-6).all()
+        for field in ("log_prob", "entropy", "mutual_information"):
+            torch.testing.assert_close(getattr(shared, field), getattr(folded, field), atol=1e-5, rtol=1e-4)
+
+    def test_a_model_that_is_random_from_the_start_or_before_its_layers_has_none(self) -> None:
+        model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0))
+        assert self.rows_of_layers(model, prompt("Llama"), 3)[0] == {6}
+
+        class Noisy(torch.nn.Embedding):
+            pass
+
+        model = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0), where="last")
+        model.model.embed_tokens.__class__ = Noisy
+        assert self.rows_of_layers(model, prompt("Llama"), 3)[0] == {6}
+
+    def test_processors_of_the_caller_see_every_sample(self) -> None:
+        model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0), where="last")
+        seen: list[tuple[int, ...]] = []
+
+        def look(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            seen.append((len(ids), len(scores)))
+            return scores
+
+        ba.generate(model, **prompt("Llama"), samples=3, logits_processor=[look], repetition_penalty=1.3)
+        assert seen == [(6, 6)] * 7
+
+    def test_layers_that_run_twice_for_a_token_are_run_for_all_samples(self) -> None:
+        model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0), where="last")
+        calls = 0
+
+        class Twice(type(model.model)):
+            __module__ = "transformers.models.twice"
+
+            def forward(self, **kwargs: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                states = super().forward(input_ids=kwargs["input_ids"], use_cache=False).last_hidden_state
+                return super().forward(inputs_embeds=states, use_cache=False)
+
+        model.model.__class__ = Twice
+        inputs = {**prompt("Llama"), "use_cache": False}
+        shared = ba.generate(model, **inputs, samples=2, generator=torch.Generator().manual_seed(1))
+        assert calls == 14  # once in vain
+        calls = 0
+        again = ba.generate(model, **inputs, samples=2, generator=torch.Generator().manual_seed(1))
+        assert calls == 7
+        assert torch.equal(shared.entropy, again.entropy)
+
+    def test_an_error_of_the_callers_own_is_raised(self) -> None:
+        model: Any = ba.convert(BY_NAME["Llama"].build(), ba.Weibull(k=1.0), where="last")
+
+        def fail(*_: Any) -> torch.Tensor:
+            raise RuntimeError("mine")
+
+        with pytest.raises(RuntimeError, match="mine"):
+            ba.generate(model, **prompt("Llama"), samples=2, logits_processor=[fail])
+        assert self.rows_of_layers(model, prompt("Llama"), 3)[0] == {2}
+
+
+def _first(output: Any) -> torch.Tensor:
+    return output if isinstance(output, torch.Tensor) else output[0]
 
 
 def test_the_mode_of_every_module_is_restored() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +16,7 @@ from bayesattn.scopes.modes import DrawsOnce
 from bayesattn.scopes.modes import sampling as sampling_attention
 from bayesattn.support import checks
 from bayesattn.support.annotations import Bool, Float, Int
-from bayesattn.support.replica import in_eval_mode
+from bayesattn.support.replica import altered, in_eval_mode
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,9 @@ def generate(
 ) -> Generation:
     """Generate with a converted Hugging Face model: at every step, `samples` draws of the attention vote on one next token.
 
-    The samples are copies in the batch, each with its own cache and noise. Their mean is the predictive distribution of the next
-    token; the most probable token is taken (or one is drawn), and all copies go on with it.
+    The samples are copies in the batch, each with its own noise, and from the first random layer on with its own cache; the layers
+    below it run once for all samples. Their mean is the predictive distribution of the next token; the most probable token is taken
+    (or one is drawn), and all copies go on with it.
 
     Args:
         model: a model with transformers' `generate`, decoder or encoder-decoder.
@@ -93,19 +97,119 @@ def generate(
         )
     batch = _batch_size(inputs)
     folded = {name: _fold(argument, batch, samples) for name, argument in inputs.items()}
-    vote = _Vote(samples, do_sample, _warpers(temperature, top_k, top_p) if do_sample else [])
-    processors = [*folded.pop("logits_processor", []), vote]
-    writer: Any = in_eval_mode(model)
-    with torch.no_grad(), sampling_attention(generator):
-        result: Any = writer.generate(
-            **folded,
-            logits_processor=_processor_list(processors),
-            do_sample=False,
-            num_beams=1,
-            return_dict_in_generate=True,
-        )
-    sequences = result.sequences[:batch]
-    return vote.summary(sequences, _end_tokens(model, inputs))
+    warpers = _warpers(temperature, top_k, top_p) if do_sample else []
+    others = folded.pop("logits_processor", [])
+
+    def run(writer: Any, trunk: _Copies | None = None) -> Generation:
+        vote = _Vote(samples, do_sample, warpers)
+        with torch.no_grad(), sampling_attention(generator):
+            result: Any = writer.generate(
+                **folded,
+                logits_processor=_processor_list([*others, vote]),
+                do_sample=False,
+                num_beams=1,
+                return_dict_in_generate=True,
+            )
+        if trunk is not None and trunk.passes != len(vote.means):
+            raise ValueError(f"{type(model).__name__} runs its layers more than once for a token.")
+        return vote.summary(result.sequences[:batch], _end_tokens(model, inputs))
+
+    sharing = None if samples == 1 or model in _apart else _sharing_the_trunk(model, batch, samples)
+    if sharing is not None:
+        noise = None if generator is None else generator.get_state()
+        try:
+            return run(*sharing)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception:
+            # a layer that wants all copies, or an error of the caller's own, which the run below meets again and raises
+            if generator is not None and noise is not None:
+                generator.set_state(noise)
+        generation = run(in_eval_mode(model))
+        _apart.add(model)
+        return generation
+    return run(in_eval_mode(model))
+
+
+_apart: WeakSet[nn.Module] = WeakSet()
+"""Models whose samples cannot share a trunk, found by trying."""
+
+_OF_EXAMPLES = (
+    "hidden_states",
+    "attention_mask",
+    "position_ids",
+    "position_embeddings",
+)
+"""Arguments of transformers' decoder layers that have the batch first."""
+
+
+def _sharing_the_trunk(model: Any, batch: int, samples: int) -> tuple[nn.Module, _Copies] | None:
+    """The model in eval mode, its layers below the first random one running the first of all copies alone; None if there are none.
+
+    All copies hold one text, so these layers would compute, and cache, the same for each. With it what is before the first layer.
+    """
+    config = getattr(model, "config", None)
+    layers = None if getattr(config, "is_encoder_decoder", False) else _stack(model)
+    if layers is None:
+        return None
+    is_trunk = [all(_is_certain(part) for part in layer.modules()) for layer in layers]
+    first = is_trunk.index(False) if False in is_trunk else 0
+    if first == 0:
+        return None
+    changes: dict[nn.Module, dict[str, Any]] = {
+        module: {"training": False} for module in model.modules() if module.training
+    }
+    copies = [_Copies(samples, batch, branches=place == first) for place in range(first + 1)]
+    for hook, layer in zip(copies, layers, strict=False):
+        hooks = OrderedDict(layer._forward_pre_hooks)
+        with_kwargs = OrderedDict(layer._forward_pre_hooks_with_kwargs)
+        hooks[id(hook)], with_kwargs[id(hook)] = hook, True  # pyright: ignore[reportArgumentType]
+        changes.setdefault(layer, {}).update(_forward_pre_hooks=hooks, _forward_pre_hooks_with_kwargs=with_kwargs)
+    return altered(model, changes), copies[0]
+
+
+def _stack(model: nn.Module) -> list[nn.Module] | None:
+    """The one list of layers that holds all that may be random."""
+    uncertain = {part for part in model.modules() if not _is_certain(part)}
+    for stack in model.modules():
+        if isinstance(stack, nn.ModuleList) and len(stack) > 1 and uncertain and uncertain <= set(stack.modules()):
+            return list(stack)
+    return None
+
+
+def _is_certain(module: nn.Module) -> bool:
+    """Whether this module of itself, in eval mode, does the same for every copy: one of torch's or transformers', as they made it."""
+    return type(module).__module__.split(".")[0] in ("torch", "transformers")
+
+
+class _Copies:
+    """A hook before a layer: in the trunk it leaves the first sample alone, where the samples branch off it makes copies again."""
+
+    def __init__(self, samples: int, batch: int, branches: bool):
+        self.samples = samples
+        self.batch = batch
+        self.branches = branches
+        self.passes = 0
+
+    def __call__(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        self.passes += 1
+        names = list(inspect.signature(layer.forward).parameters)
+        changed = [self._of(name, argument) for name, argument in zip(names, args, strict=False)]
+        return (*changed, *args[len(changed) :]), {name: self._of(name, argument) for name, argument in kwargs.items()}
+
+    def _of(self, name: str, argument: Any) -> Any:
+        if isinstance(argument, (tuple, list)):
+            return type(argument)(self._of(name, each) for each in argument)
+        if not isinstance(argument, Tensor) or argument.dim() < 2:
+            return argument
+        if self.branches:
+            is_first = name == "hidden_states" and argument.shape[0] == self.batch
+            return argument.repeat(self.samples, *(1,) * (argument.dim() - 1)) if is_first else argument
+        if argument.shape[0] != self.samples * self.batch:
+            return argument
+        if name not in _OF_EXAMPLES:
+            raise ValueError(f"{name} may be of all copies, or not.")
+        return argument[: self.batch]
 
 
 class _Vote:

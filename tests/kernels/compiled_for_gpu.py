@@ -16,10 +16,22 @@ from bayesattn.kernels import gpu, gpu_kernels
 CONSTANTS = {
     "has_allowed": True, "has_bias": True, "has_lengths": True, "has_prior": True, "causal": True,
     "noise": 1, "generator": 0, "dropout": True, "statistics": 2, "wants_total": True, "wants_exponentials": True,
-    "features": 128, "features_padded": 128, "values": 128, "values_padded": 128, "rows": gpu.ROWS,
+    "features": 128, "features_padded": 128, "values": 128, "values_padded": 128, "rows": gpu.ROWS, "total_is_given": False,
 }  # fmt: skip
+CASES = {
+    "all": {},
+    "gamma": {"noise": 3, "statistics": 6, "has_prior": False, "wants_exponentials": False},
+    "decoding": {
+        "noise": 3,
+        "statistics": 0,
+        "has_prior": False,
+        "wants_total": False,
+        "total_is_given": True,
+        "rows": gpu.FEW_ROWS,
+    },
+}
 TYPES = {"allowed": "*u8", "key_lengths": "*i64", "seed": "i64"}
-WHOLE = {"batch", "heads", "groups", "queries", "keys", "dropout_threshold"}
+WHOLE = {"batch", "heads", "groups", "queries", "keys", "dropout_threshold", "blocks"}
 REAL = {"scale", "dropout_factor", "log_concentration"}
 
 
@@ -33,10 +45,13 @@ def type_of(name: str) -> str:
 
 def main() -> None:
     shared = {}
-    for kernel in (gpu_kernels.forward_kernel, gpu_kernels.backward_query_kernel, gpu_kernels.backward_key_kernel):
-        source = ASTSource(kernel, {name: type_of(name) for name in kernel.arg_names}, CONSTANTS)
-        compiled = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=gpu.OPTIONS)
-        shared[kernel.__name__] = compiled.metadata.shared
+    kernels = (gpu_kernels.forward_kernel, gpu_kernels.backward_query_kernel, gpu_kernels.backward_key_kernel)
+    for case, changes in CASES.items():
+        for kernel in kernels[:1] if case == "decoding" else kernels:
+            constants = {name: value for name, value in (CONSTANTS | changes).items() if name in kernel.arg_names}
+            source = ASTSource(kernel, {name: type_of(name) for name in kernel.arg_names}, constants)
+            compiled = triton.compile(source, target=GPUTarget("cuda", 80, 32), options=gpu.OPTIONS)
+            shared[f"{kernel.__name__}, {case}"] = compiled.metadata.shared
     print(json.dumps(shared))
 
 

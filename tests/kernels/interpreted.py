@@ -7,6 +7,7 @@ Run by test_gpu.py in a process of its own, because Triton decides when it is im
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import torch
 
 import bayesattn as ba
+from bayesattn.kernels import gpu
 from bayesattn.kernels.call import Call
 from bayesattn.kernels.operator import attention
 
@@ -36,6 +38,9 @@ def main() -> None:
     found = {}
     for case in sys.argv[1:]:
         name, kind, noise = case.split(":")
+        if kind == "decoding":
+            found[case] = decoding(name, noise)
+            continue
         posterior, arguments = POSTERIORS[name].bind(num_heads=2, head_dim=20), masks[kind]
         with ba.kernels.use(noise=noise):  # pyright: ignore[reportArgumentType]
             reference = results(posterior, tensors, torch.float64, backend="reference", **arguments)
@@ -64,6 +69,29 @@ def not_finite(tensors: tuple[torch.Tensor, ...], place: str) -> str:
         for backend in ("reference", "triton")
     )
     return ", ".join(hidden(ours, reference)) or "none"
+
+
+def decoding(name: str, noise: str) -> str:
+    """Few queries, no KL: the keys shared out over programs, with a row and a whole part that are masked."""
+    tensors = (torch.randn(2, 2, 2, 20), torch.randn(2, 1, 260, 20), torch.randn(2, 1, 260, 12))
+    allowed = torch.rand(2, 1, 2, 260) > 0.2
+    allowed[0, :, 1] = False
+    allowed[1, :, :, :192] = False
+    posterior = copy.deepcopy(POSTERIORS[name]).bind(num_heads=2, head_dim=20)
+    both = []
+    parts = gpu._parts
+    gpu._parts = lambda call: shared_out.append(parts(call)) or shared_out[-1]
+    shared_out: list[int] = []
+    for backend, dtype in (("reference", torch.float64), ("triton", torch.float32)):
+        torch.manual_seed(1)
+        states = [tensor.to(dtype) for tensor in tensors]
+        with ba.kernels.use(noise=noise), torch.no_grad(), ba.sampling():  # pyright: ignore[reportArgumentType]
+            output = ba.attend(*states, posterior.to(dtype), allowed, dropout_p=0.2, enable_gqa=True, backend=backend)
+        both.append({"output": output, "kl": output})
+    gpu._parts = parts
+    if set(shared_out) != {2}:
+        return f"the keys were shared out into {shared_out}, not into 2 parts"
+    return difference(both[1], both[0])
 
 
 def samples(tensors: tuple[torch.Tensor, ...]) -> str:

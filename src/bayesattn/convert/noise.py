@@ -53,7 +53,7 @@ def fit_noise(
     samples: int = 8,
     likelihood: Likelihood | None = None,
     output: Callable[[Any], Any] | None = None,
-    max_rows: int = 1024,
+    max_rows: int | None = None,
     seed: int = 0,
 ) -> NoiseFit:
     """Make the attention of a trained `model` random, in place: Weibull weights with the shape that `held_out` data like best.
@@ -78,7 +78,8 @@ def fit_noise(
     (True, True)
     """
     checks.whole("samples", samples, minimum=2)
-    checks.whole("max_rows", max_rows)
+    if max_rows is not None:
+        checks.whole("max_rows", max_rows)
     if likelihood is not None:
         checks.one_of("likelihood", likelihood, LIKELIHOODS)
     if not shapes:

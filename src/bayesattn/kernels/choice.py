@@ -122,10 +122,7 @@ def choose(
     if wanted == "chunked":
         return Choice("chunked", "asked for")
     kernel = ("triton" if query.device.type == "cuda" else "native") if wanted == "auto" else wanted
-    if kernel == "triton":
-        unavailable = gpu.obstacle(query, value, posterior.fused_form(key, queries, with_kl=False).noise)
-    else:
-        unavailable = _native_is_unavailable(query)
+    unavailable = gpu.obstacle(query, value) if kernel == "triton" else _native_is_unavailable(query)
     if unavailable is None:
         remark = native.how_it_was_made() if kernel == "native" else "compiled by Triton"
         return Choice(kernel, "asked for" if but else f"{size}; {remark}")

@@ -14,17 +14,23 @@ from torch import Tensor
 from bayesattn.kernels import chunked
 from bayesattn.kernels.call import Call, Saved
 from bayesattn.numerics.counter_noise import BLOCK, GENERATORS, dropout_threshold
-from bayesattn.posteriors.fused_form import NOISES, STATISTICS, NoiseForm
+from bayesattn.posteriors.fused_form import NOISES, STATISTICS
 
 ROWS = 32
 """Queries of a tile."""
+FEW_ROWS = 16
+"""The same where there are no more queries than these: the fewest that Triton's products take."""
+PROGRAMS, LEAST_BLOCKS = 4, 2
+"""Programs for each of the GPU's processors that keep it busy, and how many blocks of keys are worth a program."""
+INTERPRETED = 8
+"""As many processors does the interpreter say it has."""
 OPTIONS = {"num_stages": 1}
 """For Triton's compiler: no tiles loaded ahead, which would take three times the shared memory."""
 SHARED_BYTES = {64: 64 << 10, 128: 112 << 10}
 """What the kernels take of a GPU's shared memory at most, by the size of a head."""
 
 
-def obstacle(query: Tensor, value: Tensor, noise: NoiseForm) -> str | None:
+def obstacle(query: Tensor, value: Tensor) -> str | None:
     """Why these tensors cannot be computed by Triton, or None."""
     if query.dtype == torch.float64:
         return "triton computes in float32, these tensors are float64"
@@ -32,8 +38,6 @@ def obstacle(query: Tensor, value: Tensor, noise: NoiseForm) -> str | None:
         return "triton is not installed (pip install 'bayesattn[triton]')"
     if query.device.type != "cuda" and not _is_interpreted():
         return f"triton runs on a GPU, these tensors are on {query.device.type}"
-    if noise == "gamma":
-        return "triton has no Gamma draws"
     largest = max(query.shape[-1], value.shape[-1])
     wanted = next((taken for size, taken in SHARED_BYTES.items() if largest <= size), None)
     if wanted is None or (query.device.type == "cuda" and wanted > _shared_bytes(query.device)):
@@ -63,12 +67,59 @@ def forward(call: Call) -> tuple[Tensor, Tensor, Tensor]:
         return chunked.forward(call)
     output, log_total, statistics = results = call.empty_results()
     batch, heads, queries, _ = call.query.shape
-    if log_total.numel():
-        arguments = _arguments(call)
-        arguments.update(output=output, log_total=log_total, row_statistics=statistics)
-        with _device_of(call.query):
-            gpu_kernels.forward_kernel[-(-queries // ROWS), call.samples * batch * heads](**arguments)
-    return results
+    if not log_total.numel():
+        return results
+    rows, parts = ROWS, _parts(call)
+    arguments = _arguments(call)
+    score_total = None
+    if parts > 1:
+        rows = FEW_ROWS
+        output, log_total = (result.new_empty(parts, *result.shape) for result in (output, log_total))
+        if call.noise == "gamma":  # the total of a row is the log total without noise
+            without = call._replace(noise="none", wants_total=False, dropout_p=0.0, samples=1)
+            totals = forward(without)[1]
+            score_total = totals.masked_fill(totals == float("inf"), 0.0)
+            statistics[0] = score_total
+            arguments["wants_total"] = False
+    blocks = -(-call.key.shape[2] // BLOCK)
+    arguments.update(
+        output=output,
+        log_total=log_total,
+        row_statistics=statistics,
+        score_total=call.query if score_total is None else score_total,
+        total_is_given=score_total is not None,
+        blocks=-(-blocks // parts),
+        rows=rows,
+    )
+    with _device_of(call.query):
+        gpu_kernels.forward_kernel[-(-queries // rows) * parts, call.samples * batch * heads](**arguments)
+    return results if parts == 1 else (*_merged(output, log_total), statistics)
+
+
+def _parts(call: Call) -> int:
+    """Into how many parts the keys are shared out, so that a few queries (decoding) keep a whole GPU busy.
+
+    Only where the output is all that is wanted: sums over a row are not merged.
+    """
+    batch, heads, queries, _ = call.query.shape
+    wants_sums = call.statistics != "nothing" or call.wants_exponentials or (call.wants_total and call.noise != "gamma")
+    if wants_sums or queries > FEW_ROWS:
+        return 1
+    device = call.query.device
+    processors = (
+        torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else INTERPRETED
+    )
+    wanted = PROGRAMS * processors // (call.samples * batch * heads)
+    return max(1, min(wanted, call.key.shape[2] // (LEAST_BLOCKS * BLOCK)))
+
+
+def _merged(output: Tensor, log_total: Tensor) -> tuple[Tensor, Tensor]:
+    """The output and log total of all keys from those of their parts, in the first dimension."""
+    log_total = log_total.masked_fill(log_total == float("inf"), float("-inf"))  # a part in which all is masked
+    whole = log_total.logsumexp(0)
+    is_empty = whole == float("-inf")
+    shares = (log_total - whole.masked_fill(is_empty, 0.0)).exp().unsqueeze(-1)
+    return (shares * output).sum(0), whole.masked_fill(is_empty, float("inf"))
 
 
 def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
@@ -97,7 +148,11 @@ def backward(saved: Saved, call: Call) -> tuple[Tensor, ...]:
             **arguments, grad_query=grad_query, grad_noise_scale=grad_noise_scale, grad_prior_total=grad_prior_total
         )
         gpu_kernels.backward_key_kernel[-(-keys // BLOCK), batch * key_heads](
-            **arguments, grad_key=grad_key, grad_value=grad_value, grad_prior_logits=grad_prior_logits
+            **arguments,
+            grad_key=grad_key,
+            grad_value=grad_value,
+            grad_prior_logits=grad_prior_logits,
+            grad_noise_scale=grad_noise_scale,
         )
     return gradients
 

@@ -11,9 +11,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from bayesattn.kernels.gpu_noise import BLOCK, NO_NOISE, bits_of, noise_of
+from bayesattn.kernels.gpu_gamma import (
+    SMALLEST_LOG_CONCENTRATION,
+    WITH_SLOPES,
+    WITHOUT_SLOPES,
+    digamma_of_one_plus,
+    gamma_of,
+    trigamma_of_one_plus,
+)
+from bayesattn.kernels.gpu_noise import BLOCK, GAMMA, NO_NOISE, bits_of, noise_of
 
-NOTHING, SUM, SHARES, SQUARES, SQUARES_LOG, SQUARES_SHARE = (tl.constexpr(place) for place in range(6))
+NOTHING, SUM, SHARES, SQUARES, SQUARES_LOG, SQUARES_SHARE, DIVERGENCES = (tl.constexpr(place) for place in range(7))
 LOWEST = tl.constexpr(-1e30)  # in place of -inf: the difference of two of them is a number
 
 
@@ -26,16 +34,6 @@ def log_gamma_of_one_plus(a):
     square = inverse * inverse
     series = ((square * 7.9365079365e-4 - 2.7777777778e-3) * square + 8.3333333333e-2) * inverse
     return (z - 0.5) * tl.log(z) - z + 0.91893853320 + series - tl.log(product)
-
-
-@triton.jit
-def digamma_of_one_plus(a):
-    x, z = a + 1.0, a + 6.0
-    inverse = 1.0 / z
-    square = inverse * inverse
-    series = ((square * -3.9682539683e-3 + 8.3333333333e-3) * square - 8.3333333333e-2) * square
-    steps = 1.0 / x + 1.0 / (x + 1.0) + 1.0 / (x + 2.0) + 1.0 / (x + 3.0) + 1.0 / (x + 4.0)
-    return tl.log(z) - inverse * 0.5 + series - steps
 
 
 @triton.jit
@@ -90,8 +88,15 @@ def pair_statistics(phi, inside, prior_logit, prior_total, log_concentration, st
         first = phi - prior_logit[None, :]
     if statistics == SQUARES_SHARE:
         first = phi - tl.exp(log_share)
-    if statistics >= SQUARES:
+    if statistics >= SQUARES and statistics != DIVERGENCES:
         second = first * first
+    if statistics == DIVERGENCES:  # the total is what makes a log concentration of a score
+        log_q = tl.maximum(phi - prior_total[:, None], SMALLEST_LOG_CONCENTRATION)
+        second = tl.exp(log_q)
+        distance, p = second - tl.exp(log_concentration), tl.zeros((1,), tl.float32) + tl.exp(log_concentration)
+        constant = log_gamma_of_one_plus(p) - log_concentration - 1.0
+        first = log_q - log_gamma_of_one_plus(second) + distance * digamma_of_one_plus(second)
+        first += tl.exp(log_concentration - log_q) + constant[:, None]
     return tl.where(inside, first, 0.0), tl.where(inside, second, 0.0)
 
 
@@ -127,8 +132,25 @@ def pair_slopes(
 
 
 @triton.jit
+def slope_of_concentration(
+    phi, inside, of_logits, slope, concentration, of_first, of_second, log_concentration, statistics: tl.constexpr
+):  # fmt: skip
+    """Gradients of the log concentrations, from those of the log draws and from the KL's."""
+    log_q = tl.maximum(phi - concentration[:, None], SMALLEST_LOG_CONCENTRATION)
+    gradient = of_logits * slope
+    if statistics == DIVERGENCES:
+        q = tl.exp(log_q)
+        distance = q - tl.exp(log_concentration)
+        of_divergence = 1.0 + q * distance * trigamma_of_one_plus(q) - tl.exp(log_concentration - log_q)
+        gradient += of_first[:, None] * of_divergence
+        gradient += of_second[:, None] * q
+    return tl.where(inside & (log_q > SMALLEST_LOG_CONCENTRATION), gradient, 0.0)
+
+
+@triton.jit
 def forward_kernel(
-    query, key, value, allowed, bias, key_lengths, noise_scale, prior_logits, prior_total, output, log_total, row_statistics,
+    query, key, value, allowed, bias, key_lengths, noise_scale, prior_logits, prior_total, score_total,
+    output, log_total, row_statistics,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     allowed_b, allowed_h, allowed_r, allowed_c, bias_b, bias_h, bias_r, bias_c,
     batch, heads, groups, queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
@@ -136,12 +158,15 @@ def forward_kernel(
     noise: tl.constexpr, generator: tl.constexpr, dropout: tl.constexpr, statistics: tl.constexpr,
     wants_total: tl.constexpr, wants_exponentials: tl.constexpr,
     features: tl.constexpr, features_padded: tl.constexpr, values: tl.constexpr, values_padded: tl.constexpr, rows: tl.constexpr,
+    blocks, total_is_given: tl.constexpr,
 ):  # fmt: skip
-    """Output, log total and statistics of a tile of queries of one head of one sample."""
+    """Output, log total and statistics of a tile of queries of one head of one sample, over one part of the keys: so many blocks."""
     head, example = tl.program_id(1) % heads, tl.program_id(1) // heads  # the example counts on over the samples
+    tiles = tl.cdiv(queries, rows)
+    tile, part = tl.program_id(0) % tiles, tl.program_id(0) // tiles
     b = (example % batch).to(tl.int64)
     h, kv = head.to(tl.int64), (head // groups).to(tl.int64)
-    row = tl.program_id(0) * rows + tl.arange(0, rows)
+    row = tile * rows + tl.arange(0, rows)
     query_tile = matrix(query + b * query_b + h * query_h, row, query_r, queries, features, features_padded)
     at_row = (b * heads + h) * queries + row
     real = row < queries
@@ -150,10 +175,10 @@ def forward_kernel(
         limit = tl.minimum(tl.load(key_lengths + b), keys).to(tl.int32)
     end = limit
     if causal:
-        end = tl.minimum(limit, (tl.program_id(0) + 1) * rows)
+        end = tl.minimum(limit, (tile + 1) * rows)
     row_noise_scale = at_row.to(tl.float32) * 0.0
     row_prior_total = row_noise_scale
-    if noise != NO_NOISE:
+    if noise != NO_NOISE or statistics == DIVERGENCES:
         row_noise_scale = tl.load(noise_scale + at_row, mask=real, other=0.0)
     if has_prior:
         row_prior_total = tl.load(prior_total + at_row, mask=real, other=0.0)
@@ -162,7 +187,24 @@ def forward_kernel(
     sums = tl.zeros((rows, values_padded), tl.float32)
     score_most, score_mass = most, mass
     first, second, exponentials = mass, mass, mass
-    for block in range(tl.cdiv(end, BLOCK)):
+    if total_is_given:
+        row_prior_total = tl.load(score_total + at_row, mask=real, other=0.0) - row_noise_scale
+    elif noise == GAMMA or statistics == DIVERGENCES:
+        # concentrations are shares of the row: a first walk for its total
+        for block in range(tl.cdiv(end, BLOCK)):
+            column = tl.arange(0, BLOCK) + block * BLOCK
+            key_tile = matrix(key + b * key_b + kv * key_h, column, key_r, limit, features, features_padded)
+            phi, inside = scores_of(
+                query_tile, key_tile, row, column, limit, queries, scale,
+                bias + b * bias_b + h * bias_h, bias_r, bias_c, allowed + b * allowed_b + h * allowed_h, allowed_r, allowed_c,
+                has_bias, has_allowed, causal,
+            )  # fmt: skip
+            new = tl.maximum(most, tl.max(tl.where(inside, phi, LOWEST), 1))
+            mass = mass * tl.exp(most - new) + tl.sum(tl.exp(tl.where(inside, phi - new[:, None], LOWEST)), 1)
+            most = new
+        row_prior_total = tl.where(mass > 0, most + tl.log(tl.maximum(mass, 1e-30)), 0.0) - row_noise_scale
+        most, mass = score_most, score_mass
+    for block in range(part * blocks, tl.minimum((part + 1) * blocks, tl.cdiv(end, BLOCK))):
         column = tl.arange(0, BLOCK) + block * BLOCK
         key_tile = matrix(key + b * key_b + kv * key_h, column, key_r, limit, features, features_padded)
         phi, inside = scores_of(
@@ -185,7 +227,10 @@ def forward_kernel(
             exponential = tl.exp(tl.where(inside, phi - new[:, None], LOWEST))
             score_mass = score_mass * tl.exp(score_most - new) + tl.sum(exponential, 1)
             score_most = new
-        if noise != NO_NOISE:
+        if noise == GAMMA:
+            log_q = tl.maximum(phi - row_prior_total[:, None], SMALLEST_LOG_CONCENTRATION)
+            phi, _ = gamma_of(seed, example, head, row, block, log_q, generator, rows, WITHOUT_SLOPES)
+        elif noise != NO_NOISE:
             phi += row_noise_scale[:, None] * noise_of(seed, example, head, row, block, noise, generator, rows)
         new = tl.maximum(most, tl.max(tl.where(inside, phi, LOWEST), 1))
         weights = tl.exp(tl.where(inside, phi - new[:, None], LOWEST))
@@ -201,10 +246,10 @@ def forward_kernel(
     filled = mass > 0
     mass = tl.where(filled, mass, 1.0)
     sums = sums / mass[:, None]
-    at_output = (example.to(tl.int64) * heads + h) * queries
+    at_output = ((part * (tl.num_programs(1) // heads) + example).to(tl.int64) * heads + h) * queries
     store_matrix(output + at_output * values, row, values, queries, sums, values, values_padded)
     tl.store(log_total + at_output + row, tl.where(filled, most + tl.log(mass), float("inf")), mask=real)
-    if example < batch:  # the statistics are the same for all samples
+    if (example < batch) & (part == 0):  # the statistics are the same for all samples
         plane = (b * 0 + batch) * heads * queries
         total = tl.where(score_mass > 0, score_most + tl.log(tl.maximum(score_mass, 1e-30)), 0.0)
         tl.store(row_statistics + at_row, total, mask=real)
@@ -217,13 +262,16 @@ def forward_kernel(
 def backward_tile(
     query_tile, key_tile, value_tile, upstream_tile, row, column, limit, block, example, head,
     bias, bias_r, bias_c, allowed, allowed_r, allowed_c, noise_scale, prior_logits, prior_total,
-    delta, log_total, row_statistics, grad_statistics, plane,
+    delta, log_total, row_statistics, grad_statistics, plane, row_sum,
     queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
     has_allowed: tl.constexpr, has_bias: tl.constexpr, has_prior: tl.constexpr, causal: tl.constexpr,
     noise: tl.constexpr, generator: tl.constexpr, dropout: tl.constexpr, statistics: tl.constexpr,
     wants_total: tl.constexpr, wants_exponentials: tl.constexpr, rows: tl.constexpr,
 ):  # fmt: skip
-    """Of one tile: the weights as used, and the gradients of scores, noise scale (for each pair) and log shares."""
+    """Of one tile: the weights as used, and the gradients of scores, noise scale (for each pair) and log shares.
+
+    Log concentrations are the scores less the total of their row, plus the noise scale: `row_sum` is the row's sum of their gradients.
+    """
     real = row < queries
     phi, inside = scores_of(
         query_tile, key_tile, row, column, limit, queries, scale, bias, bias_r, bias_c, allowed, allowed_r, allowed_c,
@@ -231,7 +279,14 @@ def backward_tile(
     )  # fmt: skip
     logits = phi
     drawn = phi * 0.0
-    if noise != NO_NOISE:
+    concentration = row.to(tl.float32) * 0.0
+    if noise == GAMMA or statistics == DIVERGENCES:
+        concentration = tl.load(row_statistics + row, mask=real, other=0.0)
+        concentration -= tl.load(noise_scale + row, mask=real, other=0.0)
+    if noise == GAMMA:
+        log_q = tl.maximum(phi - concentration[:, None], SMALLEST_LOG_CONCENTRATION)
+        logits, drawn = gamma_of(seed, example, head, row, block, log_q, generator, rows, WITH_SLOPES)
+    elif noise != NO_NOISE:
         drawn = noise_of(seed, example, head, row, block, noise, generator, rows)
         logits = phi + tl.load(noise_scale + row, mask=real, other=0.0)[:, None] * drawn
     row_total = tl.load(log_total + row, mask=real, other=0.0)
@@ -244,6 +299,15 @@ def backward_tile(
         used = tl.where(kept, weights * dropout_factor, 0.0)
     of_scores = weights * (of_weights - tl.load(delta + row, mask=real, other=0.0)[:, None])
     of_noise_scale = of_scores * drawn
+    if noise == GAMMA or statistics == DIVERGENCES:
+        of_noise_scale = slope_of_concentration(
+            phi, inside, of_scores, drawn, concentration, tl.load(grad_statistics + plane + row, mask=real, other=0.0),
+            tl.load(grad_statistics + 2 * plane + row, mask=real, other=0.0), log_concentration, statistics,
+        )  # fmt: skip
+        share = tl.where(inside, tl.exp(phi - tl.load(row_statistics + row, mask=real, other=0.0)[:, None]), 0.0)
+        if noise == GAMMA:
+            of_scores = of_scores * 0.0
+        of_scores += of_noise_scale - share * row_sum[:, None]
     of_share = phi * 0.0
     if statistics != NOTHING or wants_total or wants_exponentials:
         logit, row_prior_total = column.to(tl.float32) * 0.0, row.to(tl.float32) * 0.0
@@ -288,6 +352,22 @@ def backward_query_kernel(
         end = tl.minimum(limit, (tl.program_id(0) + 1) * rows)
     of_query = tl.zeros((rows, features_padded), tl.float32)
     of_noise_scale, of_prior_total = tl.zeros((rows,), tl.float32), tl.zeros((rows,), tl.float32)
+    row_sum = of_noise_scale
+    if noise == GAMMA or statistics == DIVERGENCES:  # a first walk for the sum of the concentrations' gradients
+        for block in range(tl.cdiv(end, BLOCK)):
+            column = tl.arange(0, BLOCK) + block * BLOCK
+            key_tile = matrix(key + b * key_b + kv * key_h, column, key_r, limit, features, features_padded)
+            value_tile = matrix(value + b * value_b + kv * value_h, column, value_r, limit, values, values_padded)
+            _, _, of_scale, _ = backward_tile(
+                query_tile, key_tile, value_tile, upstream_tile, row, column, limit, block, example, head,
+                bias + b * bias_b + h * bias_h, bias_r, bias_c, allowed + b * allowed_b + h * allowed_h, allowed_r, allowed_c,
+                noise_scale + first_row, prior_logits + (b * heads + h) * keys, prior_total + first_row,
+                delta + first_row, log_total + first_row, row_statistics + first_row, grad_statistics + first_row, plane, row_sum,
+                queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
+                has_allowed, has_bias, has_prior, causal, noise, generator, dropout, statistics, wants_total, wants_exponentials, rows,
+            )  # fmt: skip
+            of_noise_scale += tl.sum(of_scale, 1)
+        row_sum, of_noise_scale = of_noise_scale, row_sum
     for block in range(tl.cdiv(end, BLOCK)):
         column = tl.arange(0, BLOCK) + block * BLOCK
         key_tile = matrix(key + b * key_b + kv * key_h, column, key_r, limit, features, features_padded)
@@ -296,7 +376,7 @@ def backward_query_kernel(
             query_tile, key_tile, value_tile, upstream_tile, row, column, limit, block, example, head,
             bias + b * bias_b + h * bias_h, bias_r, bias_c, allowed + b * allowed_b + h * allowed_h, allowed_r, allowed_c,
             noise_scale + first_row, prior_logits + (b * heads + h) * keys, prior_total + first_row,
-            delta + first_row, log_total + first_row, row_statistics + first_row, grad_statistics + first_row, plane,
+            delta + first_row, log_total + first_row, row_statistics + first_row, grad_statistics + first_row, plane, row_sum,
             queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
             has_allowed, has_bias, has_prior, causal, noise, generator, dropout, statistics, wants_total, wants_exponentials, rows,
         )  # fmt: skip
@@ -304,7 +384,7 @@ def backward_query_kernel(
         of_noise_scale += tl.sum(of_scale, 1)
         of_prior_total -= tl.sum(of_share, 1)
     store_matrix(grad_query + first_row * features, row, features, queries, of_query, features, features_padded)
-    if noise != NO_NOISE:
+    if noise != NO_NOISE or statistics == DIVERGENCES:
         tl.store(grad_noise_scale + first_row + row, of_noise_scale, mask=row < queries)
     if has_prior and statistics != SQUARES_LOG:
         tl.store(grad_prior_total + first_row + row, of_prior_total, mask=row < queries)
@@ -313,7 +393,7 @@ def backward_query_kernel(
 @triton.jit
 def backward_key_kernel(
     query, key, value, allowed, bias, key_lengths, noise_scale, prior_logits, prior_total,
-    grad_output, delta, log_total, row_statistics, grad_statistics, grad_key, grad_value, grad_prior_logits,
+    grad_output, delta, log_total, row_statistics, grad_statistics, grad_key, grad_value, grad_prior_logits, grad_noise_scale,
     query_b, query_h, query_r, key_b, key_h, key_r, value_b, value_h, value_r,
     allowed_b, allowed_h, allowed_r, allowed_c, bias_b, bias_h, bias_r, bias_c,
     batch, heads, groups, queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
@@ -347,11 +427,14 @@ def backward_key_kernel(
             row = tile * rows + tl.arange(0, rows)
             query_tile = matrix(query + b * query_b + h * query_h, row, query_r, queries, features, features_padded)
             upstream_tile = matrix(grad_output + first_row * values, row, values, queries, values, values_padded)
+            row_sum = row.to(tl.float32) * 0.0
+            if noise == GAMMA or statistics == DIVERGENCES:
+                row_sum = tl.load(grad_noise_scale + first_row + row, mask=row < queries, other=0.0)
             used, of_scores, _, of_share = backward_tile(
                 query_tile, key_tile, value_tile, upstream_tile, row, column, limit, block, example, head,
                 bias + b * bias_b + h * bias_h, bias_r, bias_c, allowed + b * allowed_b + h * allowed_h, allowed_r, allowed_c,
                 noise_scale + first_row, prior_logits + (b * heads + h) * keys, prior_total + first_row,
-                delta + first_row, log_total + first_row, row_statistics + first_row, grad_statistics + first_row, plane,
+                delta + first_row, log_total + first_row, row_statistics + first_row, grad_statistics + first_row, plane, row_sum,
                 queries, keys, seed, scale, dropout_threshold, dropout_factor, log_concentration,
                 has_allowed, has_bias, has_prior, causal, noise, generator, dropout, statistics, wants_total, wants_exponentials, rows,
             )  # fmt: skip

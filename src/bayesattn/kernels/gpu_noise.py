@@ -10,7 +10,7 @@ import triton.language as tl
 
 BLOCK = tl.constexpr(64)  # keys whose noise is made together
 ROW_COUNTER = tl.constexpr(0x80000000)
-NO_NOISE, LOG_EXPONENTIAL, NORMAL = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
+NO_NOISE, LOG_EXPONENTIAL, NORMAL, GAMMA = (tl.constexpr(place) for place in range(4))
 PHILOX = tl.constexpr(0)
 
 

@@ -59,7 +59,7 @@ class CalibratedModel:
         inputs: Any,
         samples: int | None = None,
         *,
-        max_rows: int = 1024,
+        max_rows: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Any:
         """The prediction of `ba.predict`, after the temperature, with scores, p-values, abstention and conformal sets.
@@ -117,7 +117,7 @@ def calibrate(
     dropout: bool = False,
     point_estimate: bool = False,
     positions: Positions = "one",
-    max_rows: int = 1024,
+    max_rows: int | None = None,
     generator: torch.Generator | None = None,
 ) -> CalibratedModel:
     """What `held_out` data, which the model was not trained on, say about a model that `ba.predict` takes, converted or not.
@@ -144,7 +144,8 @@ def calibrate(
     (tensor([False,  True]), torch.Size([2, 3]))
     """
     checks.whole("samples", samples)
-    checks.whole("max_rows", max_rows)
+    if max_rows is not None:
+        checks.whole("max_rows", max_rows)
     checks.one_of("positions", positions, ("one", "all"))
     if likelihood is not None:
         checks.one_of("likelihood", likelihood, LIKELIHOODS)
@@ -217,7 +218,7 @@ class _Runner:
         model: nn.Module,
         settings: Settings,
         output: Callable[[Any], Any] | None,
-        max_rows: int,
+        max_rows: int | None,
         generator: torch.Generator | None,
     ):
         self.model = model
@@ -269,7 +270,7 @@ def _settled(
     guess: Settings,
     likelihood: Likelihood | None,
     output: Callable[[Any], Any] | None,
-    max_rows: int,
+    max_rows: int | None,
 ) -> Settings:
     """The settings, with what a first run of a few examples shows: the likelihood, and whether anything is random."""
     few = map_batch(inputs, 0, lambda tensor: tensor[:8])
@@ -291,7 +292,7 @@ def _fit_features(
     settings: Settings,
     train: Any,
     output: Callable[[Any], Any] | None,
-    max_rows: int,
+    max_rows: int | None,
 ) -> tuple[Settings, FeatureDistance, ProcessVariance]:
     """One pass over the training data. The settings get the head's name if they have none."""
     runner = _Runner(model, settings, output, max_rows, None)

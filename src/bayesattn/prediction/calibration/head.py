@@ -59,7 +59,7 @@ def find_head(model: nn.Module, inputs: Any, take: Take, outputs: int = 1) -> st
 
 
 def outputs_and_features(
-    model: nn.Module, inputs: Any, take: Take, head: str, max_rows: int
+    model: nn.Module, inputs: Any, take: Take, head: str, max_rows: int | None
 ) -> tuple[list[Tensor], Tensor]:
     """The outputs of the point estimate, each [1, batch, ...], and what entered its head, [batch, ..., features], in one pass."""
     runs: list[_Run] = []
