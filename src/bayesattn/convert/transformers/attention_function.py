@@ -20,7 +20,6 @@ from bayesattn.convert.attach import posterior_of
 from bayesattn.convert.transformers.latent import read_latent
 from bayesattn.convert.transformers.packing import add_to_examples
 from bayesattn.convert.transformers.surroundings import (
-    attentions_are_collected,
     examples_of_model,
     has_shifted_windows,
     padding_of_queries,
@@ -157,7 +156,7 @@ def attention(
         is_causal = bool(getattr(module, "is_causal", False))  # a mask says it, made as for eager attention
     is_causal = is_causal and attention_mask is None and query.shape[2] > 1
     asked = any(given.get("output_attentions") for given in (others, passage.given))
-    wants_weights = asked or module.config.output_attentions or attentions_are_collected()
+    wants_weights = asked or module.config.output_attentions or _attentions_are_collected()
     if isinstance(module, ReadsLatent):
         if s_aux is not None:
             _refuse_unknown(module, {"s_aux": s_aux})
@@ -239,6 +238,15 @@ def with_low_values_blocked(mask: Tensor | None, in_shifted_windows: bool) -> Te
         return mask
     lowest = LOWEST_BIAS_IN_WINDOWS if in_shifted_windows else LOWEST_BIAS
     return mask.masked_fill(mask <= lowest, torch.finfo(mask.dtype).min)
+
+
+def _attentions_are_collected() -> bool:
+    """Whether the model that is running returns what its attention layers return as weights; many do not tell them."""
+    collector: Any = getattr(sys.modules.get("transformers.utils.output_capturing"), "_active_collector", None)
+    if collector is None:
+        return False
+    collected = collector.global_var if torch.compiler.is_compiling() else collector.get()
+    return collected is not None and any("attentions" in name for name in collected)
 
 
 def _with_sink(

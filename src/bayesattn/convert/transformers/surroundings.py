@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from bayesattn.scopes.modes import as_in_first_run
@@ -104,15 +102,6 @@ def examples_of_model() -> int | None:
     """How many examples the model that is running was given."""
     given: Input | None = _inputs.value
     return as_in_first_run("examples", None if given is None else given.batch)
-
-
-def attentions_are_collected() -> bool:
-    """Whether the model that is running returns what its attention layers return as weights; many do not tell them."""
-    collector: Any = getattr(sys.modules.get("transformers.utils.output_capturing"), "_active_collector", None)
-    if collector is None:
-        return False
-    collected = collector.global_var if torch.compiler.is_compiling() else collector.get()
-    return collected is not None and any("attentions" in name for name in collected)
 
 
 def is_windowed(layer: nn.Module) -> bool:
