@@ -62,6 +62,7 @@ def predict(
         point_estimate: one pass with the posteriors' means in place of samples, as the papers predict; `samples` is not used.
         max_rows: largest folded batch: samples times inputs. By default as many as the processor's cache holds of the model's largest
             tensor, but 64 at least and 1,024 at most; 1,024 on a GPU, and halved by itself when memory runs out.
+            The draws for a seed depend on it: give it where another machine is to draw the same.
         generator: where all noise comes from, dropout's too.
 
     >>> import torch, bayesattn as ba
