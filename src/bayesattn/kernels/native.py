@@ -27,26 +27,26 @@ QUERY_TILE = 64
 _MULTIPLE = 16  # the kernel's matrix products take features in multiples of this
 
 
+_SIZES = [
+    "batch",
+    "heads",
+    "key_heads",
+    "queries",
+    "keys",
+    "features",
+    "values",
+    "samples",
+    "query_tile",
+    "threads",
+    "type",
+]
+
+
 class _Problem(ctypes.Structure):
     """`Problem` of source/problem.h, field by field."""
 
     _fields_ = [
-        *(
-            (name, c_int64)
-            for name in [
-                "batch",
-                "heads",
-                "key_heads",
-                "queries",
-                "keys",
-                "features",
-                "values",
-                "samples",
-                "query_tile",
-                "threads",
-                "type",
-            ]
-        ),
+        *((name, c_int64) for name in _SIZES),
         *((name, c_void_p) for name in ["query", "key", "value"]),
         *((f"{name}_stride", c_int64 * 3) for name in ["query", "key", "value"]),
         ("scale", c_double),
@@ -260,19 +260,7 @@ def _problem(call: Call) -> tuple[_Problem, list[Tensor]]:
     key_heads, keys = call.key.shape[1:3]
     problem = _Problem()
     for name, size in zip(
-        [
-            "batch",
-            "heads",
-            "key_heads",
-            "queries",
-            "keys",
-            "features",
-            "values",
-            "samples",
-            "query_tile",
-            "threads",
-            "type",
-        ],
+        _SIZES,
         (
             batch,
             heads,
